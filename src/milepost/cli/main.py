@@ -1,0 +1,76 @@
+"""Entry point of `milepost`: finds the subcommand, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from milepost import __version__
+from milepost.errors import MilepostError
+
+VERBS: dict[str, str] = {
+    "contract": "validate a run's configuration and freeze it",
+    "smoke": "kill and resume a small slice, compare, and measure",
+    "plan": "choose interval, shard size, walltime, profile and mode",
+    "submit": "pass the gate and freeze the shard table",
+    "shard": "run or resume one shard until its artifacts are verified",
+    "upload": "prove that what must outlive the node is in its tier",
+    "reconcile": "evidence and verdict for every shard, at any time",
+    "closeout": "the run's verdict, report and records",
+    "status": "what is done, running and failed, on one screen",
+    "ckpt": "list, show, verify, restore and prune checkpoints",
+    "classify": "name the failure in a log, with the lines that prove it",
+    "public": "tell what would leak from a text",
+}
+"""Verb -> one line of help. The module of verb `x-y` is `milepost.cli.x_y`; it holds `command`."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand's module on use, so that each verb starts quickly."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"milepost.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="milepost")
+def cli() -> None:
+    """Take a workload from a launch contract to an evidence-based closeout."""
+
+
+def main() -> None:
+    """Run the command line; a MilepostError becomes its message and its exit code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except click.Abort:
+        code = 130
+    except MilepostError as error:
+        print(f"milepost: {error}", file=sys.stderr)
+        code = error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()
