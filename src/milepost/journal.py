@@ -1,0 +1,274 @@
+"""The journal of a shard: append-only CSV, one row per finished piece of work.
+
+It is the source of truth about work. Each row ends with the CRC-32 of what stands before it, so
+that a torn tail is told from damage in the middle:
+
+* torn tail: the last line has no newline, or is zeros that a crashed file system left. The
+  writer cuts it; the row was never acknowledged.
+* damaged row: a wrong CRC before the tail. It is reported by line number and does not count, so
+  its task runs again.
+* superseded row: written under a lower attempt number than a row above it. A process that lost
+  its lease cannot change the state any more.
+
+One process writes a journal at a time: the holder of the shard's lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from milepost.clock import utc_now
+from milepost.durable import atomic_file, fsync_directory, storage_errors
+from milepost.errors import DataError
+
+COLUMNS = "time,attempt,event,name,status,seconds,data"
+CRC_COLUMN = "crc32.v1"
+"""Carries the format's version; a reader that meets another version refuses it by name."""
+HEADER = f"{COLUMNS},{CRC_COLUMN}\n".encode()
+
+ATTEMPT, TASK, STAGE, CHECKPOINT = "attempt", "task", "stage", "checkpoint"
+DONE, FAILED, STARTED, ENDED, COMMITTED = "done", "failed", "started", "ended", "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One event. `raw` is its JSON object as text; `data` parses it."""
+
+    time: str
+    attempt: int
+    event: str
+    name: str
+    status: str
+    seconds: float | None
+    raw: str = "{}"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.raw)
+        return value
+
+
+@dataclass(slots=True)
+class JournalState:
+    """What the rows add up to. `done` and `failed` hold the last row of each task or stage."""
+
+    done: dict[str, Row] = field(default_factory=dict)
+    failed: dict[str, Row] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    """How often each task or stage failed, over all attempts."""
+    checkpoints: list[Row] = field(default_factory=list)
+    attempts: list[Row] = field(default_factory=list)
+    rows: int = 0
+    last_attempt: int = 0
+    damaged: tuple[int, ...] = ()
+    torn: bool = False
+    superseded: int = 0
+
+
+def encode_row(row: Row) -> bytes:
+    """The line of a row, with its CRC and newline."""
+    if any(c in row.name for c in ',"\r\n') or not row.name.isprintable():
+        raise DataError(f"a journal name may not hold commas, quotes or newlines: {row.name!r}")
+    seconds = "" if row.seconds is None else f"{row.seconds:.6f}"
+    data = row.raw.replace('"', '""')
+    body = f'{row.time},{row.attempt},{row.event},{row.name},{row.status},{seconds},"{data}"'.encode()
+    return b"%s,%08x\n" % (body, zlib.crc32(body))
+
+
+def decode_row(line: bytes) -> Row | None:
+    """The row of a line without its newline; None when its CRC is wrong."""
+    body, _, crc = line.rpartition(b",")
+    try:
+        if len(crc) != 8 or zlib.crc32(body) != int(crc, 16):
+            return None
+    except ValueError:
+        return None
+    time, attempt, event, name, status, seconds, data = body.decode().split(",", 6)
+    return Row(
+        time,
+        int(attempt),
+        event,
+        name,
+        status,
+        float(seconds) if seconds else None,
+        data[1:-1].replace('""', '"'),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """`good_bytes` is where a writer may go on; `newline_missing` when only the newline tore."""
+
+    rows: list[Row]
+    damaged: tuple[int, ...]
+    good_bytes: int
+    torn: bool
+    newline_missing: bool
+
+
+def _scan(content: bytes, path: Path) -> _Scan:
+    kept = content.rstrip(b"\0")
+    end = kept.rfind(b"\n") + 1
+    tail = kept[end:]
+    torn, newline_missing = kept != content, False
+    lines = kept[:end].split(b"\n")[:-1]
+    if tail:
+        newline_missing = len(lines) > 0 and decode_row(tail) is not None
+        torn = not newline_missing
+        if newline_missing:
+            lines.append(tail)
+    if lines:
+        _check_header(lines[0], path)
+    rows, damaged = [], []
+    for number, line in enumerate(lines[1:], start=2):
+        row = decode_row(line)
+        if row is None:
+            damaged.append(number)
+        else:
+            rows.append(row)
+    good = len(kept) if newline_missing else end
+    return _Scan(rows, tuple(damaged), good, torn, newline_missing)
+
+
+def _check_header(line: bytes, path: Path) -> None:
+    version = line.rpartition(b",")[2].decode("ascii", "replace")
+    if line + b"\n" == HEADER or not version.startswith("crc32.v"):
+        return  # damage inside the header is harmless: every row carries its own CRC
+    if version != CRC_COLUMN:
+        raise DataError(
+            f"is a journal of format {version}; this milepost reads {CRC_COLUMN}",
+            where=path,
+            fix="use the milepost that wrote it, or a newer one",
+        )
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a journal that verify, in order of writing, superseded ones included."""
+    return iter(_scan(_content(path), path).rows)
+
+
+def read_journal(path: Path) -> JournalState:
+    """Fold a journal into its state; a missing file is an empty one."""
+    scan = _scan(_content(path), path)
+    state = fold(scan.rows)
+    state.damaged, state.torn = scan.damaged, scan.torn
+    return state
+
+
+def fold(rows: list[Row]) -> JournalState:
+    """State after `rows`. A pure function; a row under a superseded attempt does not count."""
+    state = JournalState()
+    for row in rows:
+        if row.attempt < state.last_attempt:
+            state.superseded += 1
+            continue
+        state.last_attempt = row.attempt
+        state.rows += 1
+        if row.event in (TASK, STAGE):
+            if row.status == DONE:
+                state.done[row.name] = row
+                state.failed.pop(row.name, None)
+            else:
+                state.failures[row.name] = state.failures.get(row.name, 0) + 1
+                if row.name not in state.done:
+                    state.failed[row.name] = row
+        elif row.event == CHECKPOINT:
+            state.checkpoints.append(row)
+        elif row.event == ATTEMPT:
+            state.attempts.append(row)
+    return state
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+class JournalWriter:
+    """Append rows under one attempt. `append` survives kill -9; `sync` survives a power cut."""
+
+    def __init__(self, path: Path, attempt: int) -> None:
+        self.path = path
+        self.attempt = attempt
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scan = _scan(_content(path), path)
+            self.state = fold(scan.rows)
+            self.state.damaged, self.state.torn = scan.damaged, scan.torn
+            if scan.rows and self.state.last_attempt > attempt:
+                raise DataError(
+                    f"attempt {attempt} may not write after attempt {self.state.last_attempt}",
+                    where=path,
+                    fix="look who holds the lease beside the journal",
+                )
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            os.ftruncate(self._fd, scan.good_bytes)
+            if scan.newline_missing:
+                self._write(b"\n")
+            if scan.good_bytes == 0:
+                self._write(HEADER)
+                os.fsync(self._fd)
+                fsync_directory(path.parent)
+        self.dirty = False
+
+    def append(
+        self,
+        event: str,
+        name: str,
+        status: str,
+        *,
+        seconds: float | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> Row:
+        """Hand one row to the kernel: a later kill of this process does not lose it."""
+        text = json.dumps(data or {}, separators=(",", ":"), ensure_ascii=False)
+        row = Row(utc_now(), self.attempt, event, name, status, seconds, text)
+        self._write(encode_row(row))
+        self.dirty = True
+        return row
+
+    def _write(self, line: bytes) -> None:
+        with storage_errors(self.path):
+            written = os.write(self._fd, line)
+            while written < len(line):
+                written += os.write(self._fd, line[written:])
+
+    def sync(self) -> None:
+        """Make all rows durable; rows appended meanwhile may be durable too."""
+        self.dirty = False
+        with storage_errors(self.path):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self.sync()
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def write_marker(path: Path, rows: list[Row]) -> None:
+    """Publish `rows` as a finished journal: the output of a shard whose work is verified."""
+    with atomic_file(path, "wb") as stream:
+        stream.write(HEADER)
+        for row in rows:
+            stream.write(encode_row(row))

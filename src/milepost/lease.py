@@ -1,0 +1,235 @@
+"""The lease: the proof that this attempt, and no other, works on a shard.
+
+Why two files. A single lease file that is replaced at a takeover has a race: two processes find
+it stale, both replace it. So the right to work is the attempt record `attempts/<n>.json`, created
+exclusively: whoever creates number n+1 has it. `lease.json` beside it holds the heartbeat of the
+one who has it.
+
+1. Read `lease.json`. Is its holder alive, or can that not be told? Then the shard is held.
+2. Create `attempts/<n+1>.json`, n being the highest number that exists. It existed? Somebody was
+   faster: begin again.
+3. Replace `lease.json` by our own; beat every 15 s.
+
+A holder that was stopped for long and wakes up finds another token in the lease and ends; rows it
+wrote after the takeover carry a lower attempt number and do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from milepost.clock import epoch, utc_now
+from milepost.durable import create_exclusive, write_json
+from milepost.errors import DataError, Refused
+
+HEARTBEAT_S = 15.0
+STALE_S = 90.0
+"""A holder on another host whose heart has not beaten for this long may be dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who works on a shard, and when it last said so."""
+
+    attempt: int
+    host: str
+    pid: int
+    process_start: float
+    boot_id: str
+    token: str
+    heartbeat: str
+    slurm_job_id: str | None = None
+
+    def is_alive(self) -> bool | None:
+        """True or False where it can be told; None for another host with an old heartbeat.
+
+        On this host the process table decides: process id, start time and boot must agree. On
+        another host a fresh heartbeat means alive; an old one needs the scheduler's word.
+        """
+        if self.host == socket.gethostname():
+            return self.boot_id == boot_id() and _runs(self.pid, self.process_start)
+        return True if self.age_s() < STALE_S else None
+
+    def age_s(self) -> float:
+        return time.time() - epoch(self.heartbeat)
+
+    def describe(self) -> str:
+        job = f", Slurm job {self.slurm_job_id}" if self.slurm_job_id else ""
+        return (
+            f"attempt {self.attempt} (process {self.pid} on {self.host}{job}, "
+            f"heartbeat {self.age_s():.0f} s ago)"
+        )
+
+
+def boot_id() -> str:
+    """Identity of this boot of this machine; tells a process id of before a reboot apart."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return str(psutil.boot_time())
+
+
+def _runs(pid: int, process_start: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return (
+            abs(process.create_time() - process_start) < 1.0
+            and process.status() != psutil.STATUS_ZOMBIE
+        )
+    except psutil.NoSuchProcess:
+        return False
+
+
+def read_holder(path: Path) -> Holder | None:
+    """The holder that `lease.json` names; None without a lease. Damage is a DataError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return Holder(**value)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"is not a lease ({error})",
+            where=path,
+            fix="make sure that nothing works on this shard, then remove the file",
+        ) from error
+
+
+class Held(Refused):
+    """Somebody else works on the shard."""
+
+    def __init__(self, holder: Holder, path: Path) -> None:
+        self.holder = holder
+        super().__init__(
+            f"the lease is held by {holder.describe()}",
+            where=path,
+            fix="wait for it, or end that process; its work is taken over at once then",
+        )
+
+
+class Lease:
+    """Held between `acquire` and `release`; a thread keeps its heart beating.
+
+    `may_take(holder)` is asked about a holder whose life cannot be told from here (another host,
+    old heartbeat): the scheduler's word.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slurm_job_id: str | None = None,
+        may_take: Callable[[Holder], bool] = lambda holder: holder.age_s() > 4 * STALE_S,
+    ) -> None:
+        self.folder = folder
+        self.path = folder / "lease.json"
+        self.holder: Holder | None = None
+        self.taken_from: Holder | None = None
+        self._slurm_job_id = slurm_job_id
+        self._may_take = may_take
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.lost = threading.Event()
+
+    @property
+    def attempt(self) -> int:
+        return self._held().attempt
+
+    @property
+    def token(self) -> str:
+        return self._held().token
+
+    def _held(self) -> Holder:
+        if self.holder is None:
+            raise Refused("the lease is not held", where=self.path)
+        return self.holder
+
+    def acquire(self) -> int:
+        """Take the lease and return the attempt number; Held when somebody else has it."""
+        while True:
+            previous = read_holder(self.path)
+            if previous is not None and not self._is_free(previous):
+                raise Held(previous, self.path)
+            number = _highest(self.folder / "attempts") + 1
+            mine = self._myself(number)
+            record = {k: v for k, v in asdict(mine).items() if k != "heartbeat"}
+            record |= {"started": mine.heartbeat, "ended": None}
+            path = self.folder / "attempts" / f"{number}.json"
+            if create_exclusive(path, json.dumps(record, indent=2) + "\n"):
+                break
+            time.sleep(0.05 + 0.1 * secrets.randbelow(100) / 100)
+        self.taken_from = previous
+        write_json(self.path, asdict(mine))
+        self.holder = mine
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+        self._thread.start()
+        return number
+
+    def _is_free(self, previous: Holder) -> bool:
+        alive = previous.is_alive()
+        return alive is False or (alive is None and self._may_take(previous))
+
+    def _myself(self, number: int) -> Holder:
+        return Holder(
+            attempt=number,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            process_start=psutil.Process().create_time(),
+            boot_id=boot_id(),
+            token=secrets.token_hex(16),
+            heartbeat=utc_now(),
+            slurm_job_id=self._slurm_job_id,
+        )
+
+    def check(self) -> None:
+        """Raise Refused when another attempt has taken the lease over."""
+        mine, now = self._held(), read_holder(self.path)
+        if now is None or now.token != mine.token:
+            self.lost.set()
+            who = "nobody" if now is None else now.describe()
+            raise Refused(
+                f"attempt {mine.attempt} lost the lease to {who}; it stops and writes nothing more",
+                where=self.path,
+            )
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT_S):
+            try:
+                self.check()
+            except Refused:
+                return
+            write_json(self.path, asdict(replace(self._held(), heartbeat=utc_now())))
+
+    def release(self) -> None:
+        """Give the lease back; the attempt record stays for ever."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        now = read_holder(self.path)
+        if now is not None and self.holder is not None and now.token == self.holder.token:
+            self.path.unlink()
+        self.holder = None
+
+
+def _highest(folder: Path) -> int:
+    try:
+        return max((int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit()), default=0)
+    except FileNotFoundError:
+        return 0
+
+
+def update_attempt(path: Path, **fields: Any) -> None:
+    """Add to an attempt's record; only the holder of that attempt does so."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    write_json(path, record | fields)
