@@ -21,6 +21,8 @@ from milepost.model import FileProof
 
 _FULL = {errno.ENOSPC: "is full", errno.EDQUOT: "is over quota", errno.EROFS: "is read-only"}
 _READ_BLOCK_BYTES = 4 << 20
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)  # can only be read by setting it, so it is read once, before there are threads
 
 
 @contextlib.contextmanager
@@ -70,13 +72,15 @@ def atomic_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     path = Path(path)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+        text = "b" not in mode
         fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         try:
-            with os.fdopen(fd, mode, **text) as stream:
+            with os.fdopen(
+                fd, mode, encoding="utf-8" if text else None, newline="" if text else None
+            ) as stream:
                 yield stream
                 stream.flush()
-                os.fchmod(stream.fileno(), 0o666 & ~_umask())
+                os.fchmod(stream.fileno(), 0o666 & ~_UMASK)
                 os.fsync(stream.fileno())
             os.replace(name, path)
         except BaseException:
@@ -152,7 +156,7 @@ def publish_directory(source: Path, target: Path) -> bool:
 def digest_file(path: Path | str, algorithm: str = "blake3") -> str:
     """Digest a file as `algorithm:hex`; `blake3` or any name that hashlib knows."""
     hasher = new_hasher(algorithm)
-    with open(path, "rb", buffering=0) as stream:
+    with Path(path).open("rb", buffering=0) as stream:
         while block := stream.read(_READ_BLOCK_BYTES):
             hasher.update(block)
     return f"{algorithm}:{hasher.hexdigest()}"
@@ -195,9 +199,3 @@ def inside(folder: Path, name: str) -> Path:
             f"path {name!r} leaves its folder", where=folder, fix="use a path below the folder"
         )
     return joined
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -78,7 +78,9 @@ def encode_row(row: Row) -> bytes:
         raise DataError(f"a journal name may not hold commas, quotes or newlines: {row.name!r}")
     seconds = "" if row.seconds is None else f"{row.seconds:.6f}"
     data = row.raw.replace('"', '""')
-    body = f'{row.time},{row.attempt},{row.event},{row.name},{row.status},{seconds},"{data}"'.encode()
+    body = (
+        f'{row.time},{row.attempt},{row.event},{row.name},{row.status},{seconds},"{data}"'.encode()
+    )
     return b"%s,%08x\n" % (body, zlib.crc32(body))
 
 

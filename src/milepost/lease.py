@@ -1,17 +1,16 @@
 """The lease: the proof that this attempt, and no other, works on a shard.
 
-Why two files. A single lease file that is replaced at a takeover has a race: two processes find
-it stale, both replace it. So the right to work is the attempt record `attempts/<n>.json`, created
-exclusively: whoever creates number n+1 has it. `lease.json` beside it holds the heartbeat of the
-one who has it.
+Why two files. A lease file that is replaced at a takeover has a race: two processes find it stale
+and both replace it. So the right to work is the attempt record `attempts/<n>.json`, created
+exclusively; whoever creates number n+1 has it. `lease.json` beside it only carries the heartbeat.
 
-1. Read `lease.json`. Is its holder alive, or can that not be told? Then the shard is held.
-2. Create `attempts/<n+1>.json`, n being the highest number that exists. It existed? Somebody was
-   faster: begin again.
-3. Replace `lease.json` by our own; beat every 15 s.
+1. Read the newest attempt record. Has it not ended, and is its holder alive (or can that not be
+   told)? Then the shard is held.
+2. Create the record of the next number. It existed? Somebody was faster: begin again.
+3. Write `lease.json`; beat every 15 s.
 
-A holder that was stopped for long and wakes up finds another token in the lease and ends; rows it
-wrote after the takeover carry a lower attempt number and do not count.
+A holder that slept through a takeover finds the record of the next number and ends; rows that it
+wrote meanwhile carry a lower attempt number than those above them and do not count.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from milepost.clock import epoch, utc_now
-from milepost.durable import create_exclusive, write_json
+from milepost.durable import create_exclusive, read_json, write_json
 from milepost.errors import DataError, Refused
 
 HEARTBEAT_S = 15.0
@@ -72,6 +71,9 @@ class Holder:
         )
 
 
+_IDENTITY = tuple(f.name for f in fields(Holder) if f.name != "heartbeat")
+
+
 def boot_id() -> str:
     """Identity of this boot of this machine; tells a process id of before a reboot apart."""
     try:
@@ -92,18 +94,48 @@ def _runs(pid: int, process_start: float) -> bool:
 
 
 def read_holder(path: Path) -> Holder | None:
-    """The holder that `lease.json` names; None without a lease. Damage is a DataError."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        return Holder(**value)
-    except FileNotFoundError:
+    """Who holds the shard whose `lease.json` is at `path`; None when nobody does.
+
+    The newest attempt record decides, the lease file adds the heartbeat. A record that cannot be
+    read is a DataError.
+    """
+    folder = path.parent
+    number = newest_attempt(folder)
+    if number == 0:
         return None
-    except (ValueError, TypeError) as error:
+    record_path = folder / "attempts" / f"{number}.json"
+    try:
+        record = json.loads(record_path.read_text(encoding="utf-8"))
+        if record["ended"] is not None:
+            return None
+        fields = {name: record[name] for name in _IDENTITY}
+        return Holder(heartbeat=_heartbeat(path, record), **fields)
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"is not a lease ({error})",
-            where=path,
+            f"is not an attempt record ({error!r})",
+            where=record_path,
             fix="make sure that nothing works on this shard, then remove the file",
         ) from error
+
+
+def _heartbeat(path: Path, record: Mapping[str, Any]) -> str:
+    try:
+        lease = read_json(path)
+        if lease["token"] == record["token"]:
+            return str(lease["heartbeat"])
+    except (FileNotFoundError, DataError):
+        pass  # between the two files of a takeover, or a torn lease: the start is the last sign
+    return str(record["started"])
+
+
+def newest_attempt(folder: Path) -> int:
+    """The highest attempt number below `folder`; 0 when there was none."""
+    return max((int(p.stem) for p in folder.glob("attempts/*.json") if p.stem.isdigit()), default=0)
+
+
+def is_superseded(folder: Path, attempt: int) -> bool:
+    """Has a later attempt begun? One look at one name, so it may be asked before each commit."""
+    return (folder / "attempts" / f"{attempt + 1}.json").exists()
 
 
 class Held(Refused):
@@ -158,10 +190,10 @@ class Lease:
     def acquire(self) -> int:
         """Take the lease and return the attempt number; Held when somebody else has it."""
         while True:
+            number = newest_attempt(self.folder) + 1
             previous = read_holder(self.path)
             if previous is not None and not self._is_free(previous):
                 raise Held(previous, self.path)
-            number = _highest(self.folder / "attempts") + 1
             mine = self._myself(number)
             record = {k: v for k, v in asdict(mine).items() if k != "heartbeat"}
             record |= {"started": mine.heartbeat, "ended": None}
@@ -194,12 +226,13 @@ class Lease:
 
     def check(self) -> None:
         """Raise Refused when another attempt has taken the lease over."""
-        mine, now = self._held(), read_holder(self.path)
-        if now is None or now.token != mine.token:
+        mine = self._held()
+        if is_superseded(self.folder, mine.attempt):
             self.lost.set()
-            who = "nobody" if now is None else now.describe()
+            now = read_holder(self.path)
             raise Refused(
-                f"attempt {mine.attempt} lost the lease to {who}; it stops and writes nothing more",
+                f"attempt {mine.attempt} lost the lease to "
+                f"{now.describe() if now else 'a later attempt'}; it stops and writes nothing more",
                 where=self.path,
             )
 
@@ -211,22 +244,19 @@ class Lease:
                 return
             write_json(self.path, asdict(replace(self._held(), heartbeat=utc_now())))
 
-    def release(self) -> None:
-        """Give the lease back; the attempt record stays for ever."""
+    def release(self, **outcome: Any) -> None:
+        """End the attempt: its record gets `outcome` and the time, the lease file goes."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        now = read_holder(self.path)
-        if now is not None and self.holder is not None and now.token == self.holder.token:
-            self.path.unlink()
+        mine = self._held()
+        superseded = is_superseded(self.folder, mine.attempt)
+        update_attempt(
+            self.folder / "attempts" / f"{mine.attempt}.json", **outcome, ended=utc_now()
+        )
+        if not superseded:
+            self.path.unlink(missing_ok=True)
         self.holder = None
-
-
-def _highest(folder: Path) -> int:
-    try:
-        return max((int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit()), default=0)
-    except FileNotFoundError:
-        return 0
 
 
 def update_attempt(path: Path, **fields: Any) -> None:
