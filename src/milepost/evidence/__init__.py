@@ -1,0 +1,1 @@
+"""What was observed about a run, and what follows from it."""
