@@ -1,0 +1,217 @@
+"""Read everything on disk about a run, whether its head lives or not, and judge nothing.
+
+Whatever is missing or damaged is named in the evidence instead of ending the look.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from milepost.config.spec import RunSpec
+from milepost.durable import read_json
+from milepost.errors import ConfigError, DataError
+from milepost.evidence.table import read_shards
+from milepost.evidence.terms import spec_of
+from milepost.evidence.types import AttemptEvidence, RunEvidence, ShardEvidence
+from milepost.evidence.witness import Look, Seen, look_at_all
+from milepost.lease import Holder, read_holder
+from milepost.model import WorkKind
+from milepost.paths import RunPaths
+
+PARALLEL_BYTES = 64 << 20
+"""Journals of less than this together are read by one process."""
+
+
+def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
+    """Everything on disk about a run; `deep` compares digests besides sizes.
+
+    Raises ConfigError when there is nothing at all under the run's name.
+    """
+    if not paths.work.is_dir() and not paths.results.is_dir():
+        raise ConfigError(
+            f"there is no run {paths.run!r}",
+            where=paths.root.resolve(),
+            fix="look into results/ for the names of runs, or start it: snakemake -c2",
+        )
+    notes: list[str] = []
+    contract = _first_json((paths.frozen_contract, paths.contract), notes)
+    spec = _spec(contract, notes)
+    table = _table(paths, notes)
+    orders = _orders(paths, table, spec, deep)
+    seen = {one.name: one for one in look_at_all(orders, _processes(orders))}
+    in_table = bool(table)
+    if not in_table and seen:
+        notes.append("the shard table is gone: only tasks that a journal names are known")
+        table = {name: sorted(one.keys()) for name, one in seen.items()}
+    return RunEvidence(
+        paths=paths,
+        spec=spec,
+        contract=contract,
+        submission=_first_json((paths.frozen_submission, paths.submission), notes),
+        smoke=_first_json((paths.smoke,), notes),
+        plan=_first_json((paths.plan,), notes),
+        shards=tuple(_shards(paths, table, seen, in_table)),
+        deep=deep,
+        notes=tuple(notes),
+    )
+
+
+def _first_json(candidates: Iterable[Path], notes: list[str]) -> Any:
+    for path in candidates:
+        value = _json(path, notes)
+        if value is not None:
+            return value
+    return None
+
+
+def _json(path: Path, notes: list[str]) -> Any:
+    try:
+        return read_json(path)
+    except FileNotFoundError:
+        return None
+    except (DataError, OSError) as error:
+        notes.append(f"{path} cannot be read: {error}")
+        return None
+
+
+def _table(paths: RunPaths, notes: list[str]) -> dict[str, list[str]]:
+    for path in (paths.frozen_shards, paths.shards):
+        try:
+            return read_shards(path)
+        except FileNotFoundError:
+            continue
+        except DataError as error:
+            notes.append(str(error))
+    return {}
+
+
+def shard_table(paths: RunPaths) -> Path | None:
+    """The frozen shard table, or the published one when the frozen one is gone."""
+    return next((p for p in (paths.frozen_shards, paths.shards) if p.is_file()), None)
+
+
+def _orders(paths: RunPaths, table: Mapping[str, list[str]], spec: Any, deep: bool) -> list[Look]:
+    """One order for each shard of the table and for each older shard that left a journal."""
+    names = dict.fromkeys(table)
+    for folder in (paths.work / "shards", paths.results / "shards"):
+        if folder.is_dir():
+            names.update(dict.fromkeys(sorted(e.name for e in os.scandir(folder) if e.is_dir())))
+    batch = spec is None or spec.work.kind is WorkKind.BATCH
+    expected = () if spec is None else tuple(a.path for a in spec.artifacts if _is_plain(a.path))
+    return [
+        Look(name, _journals(paths, name), paths.artifacts, batch, expected, deep) for name in names
+    ]
+
+
+def _is_plain(path: str) -> bool:
+    return not any(c in path for c in "{}*?[]")
+
+
+def _journals(paths: RunPaths, name: str) -> tuple[Path, ...]:
+    """The live journal; the marker too when it is the only one or has something else to say."""
+    shard = paths.shard(name)
+    live, marker = _size(shard.journal), _size(shard.marker)
+    if live is None:
+        return () if marker is None else (shard.marker,)
+    return (shard.journal,) if marker in (None, live) else (shard.journal, shard.marker)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _processes(orders: list[Look]) -> int:
+    total = sum(_size(p) or 0 for order in orders for p in order.journals[:1])
+    return 1 if total < PARALLEL_BYTES else len(os.sched_getaffinity(0))
+
+
+def _shards(
+    paths: RunPaths, table: Mapping[str, list[str]], seen: Mapping[str, Seen], in_table: bool
+) -> Iterable[ShardEvidence]:
+    done = {key for one in seen.values() for key in one.done}
+    damaged = {p.key: p for one in seen.values() for p in one.damaged if p.key not in done}
+    failed = {p.key: p for one in seen.values() for p in one.failed}
+    for name, tasks in table.items():
+        one = _shard(paths, seen[name], tasks, done, damaged, failed)
+        yield one if in_table else replace(one, in_table=False)
+
+
+def _shard(
+    paths: RunPaths,
+    seen: Seen,
+    tasks: list[str],
+    done: set[str],
+    damaged: Mapping[str, Any],
+    failed: Mapping[str, Any],
+) -> ShardEvidence:
+    files = paths.shard(seen.name)
+    lost = list(seen.lost)
+    open_tasks = [key for key in tasks if key not in done]
+    missing = tuple(k for k in open_tasks if k not in failed and k not in damaged)
+    return ShardEvidence(
+        name=seen.name,
+        tasks=tuple(tasks),
+        done=len(tasks) - len(open_tasks),
+        failed=tuple(failed[k] for k in open_tasks if k in failed and k not in damaged),
+        damaged=tuple(damaged[k] for k in open_tasks if k in damaged),
+        missing=missing,
+        strays=0 if seen.rows else sum(paths.artifact(name).is_dir() for name in missing),
+        started=seen.started or files.attempts.is_dir(),
+        rows=seen.rows,
+        damaged_rows=seen.damaged_rows,
+        attempts=tuple(_attempts(files.attempts, lost)),
+        checkpoints=tuple(seen.checkpoints),
+        task_s=seen.seconds / len(seen.done) if seen.done else None,
+        holder=_holder(files.lease, lost),
+        upload=_json(files.upload, lost),
+        marker=files.marker.is_file(),
+        notes=tuple(_notes(seen)),
+        lost=tuple(lost),
+    )
+
+
+def _notes(seen: Seen) -> Iterable[str]:
+    if seen.torn:
+        yield "the journal's last row is torn (cut at the next start)"
+    if seen.damaged_rows:
+        yield f"{seen.damaged_rows} damaged journal rows do not count"
+    if seen.superseded:
+        yield f"{seen.superseded} rows of superseded attempts do not count"
+
+
+def _holder(path: Path, lost: list[str]) -> Holder | None:
+    try:
+        return read_holder(path)
+    except (DataError, OSError) as error:
+        lost.append(str(error))
+        return None
+
+
+def _attempts(folder: Path, lost: list[str]) -> Iterable[AttemptEvidence]:
+    if not folder.is_dir():
+        return
+    numbers = (int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit())
+    for number in sorted(numbers):
+        value = _json(folder / f"{number}.json", lost)
+        if isinstance(value, dict):
+            yield _attempt(number, value)
+
+
+def _attempt(number: int, value: Mapping[str, Any]) -> AttemptEvidence:
+    same = ("started", "ended", "exit_code", "stop", "finding", "useful_s", "checkpoint_s")
+    more = ("lost_s", "cpu_s", "max_rss_bytes", "slurm_job_id", "restored")
+    return AttemptEvidence(number=number, **{k: value.get(k) for k in (*same, *more)})
+
+
+def _spec(contract: Mapping[str, Any] | None, notes: list[str]) -> RunSpec | None:
+    if contract is None:
+        notes.append("there is no contract: what was expected is not known")
+        return None
+    return spec_of(contract)

@@ -1,0 +1,109 @@
+"""What was observed about a run: frozen facts, no judgement.
+
+None means that something was not measured or is not there; it is never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from milepost.paths import RunPaths
+
+if TYPE_CHECKING:
+    from milepost.config.spec import RunSpec
+    from milepost.lease import Holder
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProblem:
+    """A task that is not done, and why: its last row says failed, or an artifact is not as recorded.
+
+    `artifact` is None when the process itself failed; `finding` is the JSON of a Finding.
+    """
+
+    key: str
+    what: str
+    artifact: str | None = None
+    finding: Mapping[str, Any] | None = None
+    exit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEvidence:
+    """One attempt as its runner recorded it; `ended` is None when it never said good-bye."""
+
+    number: int
+    started: str | None
+    ended: str | None
+    exit_code: int | None
+    stop: str | None
+    finding: Mapping[str, Any] | None
+    useful_s: float | None
+    checkpoint_s: float | None
+    lost_s: float | None
+    cpu_s: float | None
+    max_rss_bytes: int | None
+    slurm_job_id: str | None
+    restored: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvidence:
+    """A committed generation: a row of the journal."""
+
+    generation: str
+    time: str
+    step: int | None
+    size_bytes: int | None
+    blocked_s: float | None
+    durable_s: float | None
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEvidence:
+    """Everything on disk about one shard of the frozen table.
+
+    `done` counts tasks whose artifacts are there as recorded; `missing` holds the keys of tasks
+    without a terminal row; `strays` counts those of them that have artifacts all the same.
+    `in_table` is False when the shard table is gone and the tasks are those of the journal.
+    `holder` is whoever has the lease. `notes` are facts a person must see, such as a torn row;
+    `lost` names files that should be there and could not be read.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    done: int
+    failed: tuple[TaskProblem, ...] = ()
+    damaged: tuple[TaskProblem, ...] = ()
+    missing: tuple[str, ...] = ()
+    strays: int = 0
+    in_table: bool = True
+    started: bool = False
+    rows: int = 0
+    damaged_rows: int = 0
+    attempts: tuple[AttemptEvidence, ...] = ()
+    checkpoints: tuple[CheckpointEvidence, ...] = ()
+    task_s: float | None = None
+    holder: Holder | None = None
+    upload: Mapping[str, Any] | None = None
+    marker: bool = False
+    notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvidence:
+    """Everything on disk about a run; a part that is not there is None."""
+
+    paths: RunPaths
+    spec: RunSpec | None
+    contract: Mapping[str, Any] | None
+    submission: Mapping[str, Any] | None
+    smoke: Mapping[str, Any] | None
+    plan: Mapping[str, Any] | None
+    shards: tuple[ShardEvidence, ...]
+    deep: bool = False
+    notes: tuple[str, ...] = field(default=())
