@@ -101,7 +101,7 @@ class Simulation:
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Everything that the future depends on: arrays, and the generator as plain data."""
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "black": self.lattice.black,
             "white": self.lattice.white,
             "energies": self.energies,

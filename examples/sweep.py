@@ -37,7 +37,7 @@ def digits() -> tuple[Any, Any, Any, Any]:
     return tuple(split)
 
 
-def score(kernel: str, C: str, gamma: str, out: str) -> dict[str, Any]:  # noqa: N803
+def score(kernel: str, C: str, gamma: str, out: str) -> dict[str, Any]:
     """Train on one part of the digits, score on the other, write `out`/score.json.
 
     Parameters are strings, as in the task table; `gamma` is a number, `scale` or `auto`. The

@@ -45,7 +45,7 @@ def count(package: str, out: Path) -> None:
 
 def rank(package: str, out: Path) -> None:
     """Write the most frequent words of counts.csv and their entropy to ranking.json."""
-    with open(out / "counts.csv", encoding="utf-8", newline="") as stream:
+    with (out / "counts.csv").open(encoding="utf-8", newline="") as stream:
         words = {row["word"]: int(row["count"]) for row in csv.DictReader(stream)}
     total = sum(words.values())
     ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
