@@ -1,0 +1,133 @@
+"""`milepost plan`: choose interval, shard size, walltime, profile and mode of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from milepost.errors import ConfigError, DataError, Refused
+from milepost.paths import RunPaths
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--what-if",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Plan with another value, such as mtbf_h=6 or t_ckpt_s=30; writes nothing. May be given again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print plan.json instead of the summary.")
+def command(run: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Choose interval, shard size, walltime, profile and mode of RUN.
+
+    Reads results/RUN/contract.json and results/RUN/smoke/smoke.json, and writes
+    results/RUN/plan/plan.json and report.html. The same inputs give the same bytes.
+    """
+    from milepost.planner.make import make_plan
+    from milepost.planner.summary import summarise
+
+    paths = RunPaths(run)
+    inputs = _read_inputs(paths)
+    if changes:
+        from milepost.planner.what_if import apply_changes
+
+        inputs = apply_changes(inputs, changes)
+    plan = make_plan(**inputs)
+    if not changes:
+        _write(paths, plan)
+    text = json.dumps(plan, indent=2, ensure_ascii=False) if as_json else summarise(plan)
+    click.echo(text)
+
+
+def _read_inputs(paths: RunPaths) -> dict[str, Any]:
+    """Arguments of make_plan, from the files of the run."""
+    from milepost.config.contract import load_contract
+    from milepost.durable import read_json
+
+    contract = load_contract(paths)
+    published = read_json(paths.contract)
+    if not paths.smoke.is_file():
+        raise Refused(
+            "there is no smoke test result",
+            where=paths.smoke,
+            fix=f"run `milepost smoke {paths.run}` first",
+        )
+    smoke = read_json(paths.smoke)
+    _gate(smoke, published["digest"], paths)
+    return {
+        "spec": contract.spec,
+        "smoke": smoke,
+        "tasks": int(published["table"]["rows"]),
+        "attempts": _read_attempts(paths),
+        "profiles": _read_profiles(contract.spec.planner.profiles, paths.root),
+    }
+
+
+def _gate(smoke: dict[str, Any], digest: str, paths: RunPaths) -> None:
+    """Refuse a smoke test that did not pass or that tested another contract."""
+    if not smoke.get("passed"):
+        raise Refused(
+            f"the smoke test did not pass: {smoke.get('reason', 'no reason given')}",
+            where=paths.smoke,
+            fix=f"mend the cause, then run `milepost smoke {paths.run}` again",
+        )
+    if smoke.get("contract_digest") != digest:
+        raise Refused(
+            f"the smoke test is of contract {smoke.get('contract_digest')}, the contract is {digest}",
+            where=paths.smoke,
+            fix=f"run `milepost smoke {paths.run}` again",
+        )
+
+
+def _read_attempts(paths: RunPaths) -> list[dict[str, Any]]:
+    """Attempt records of all shards, oldest first in each; one that may still run is left out."""
+    from milepost.durable import read_json
+
+    records = []
+    for folder in sorted(paths.work.glob("shards/*/attempts")):
+        files = sorted(folder.glob("*.json"), key=lambda path: _number(path))
+        found = [read_json(path) for path in files]
+        if found and found[-1].get("ended") is None and (folder.parent / "lease.json").exists():
+            found.pop()
+        records += found
+    return records
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.stem)
+    except ValueError as error:
+        raise DataError("is not named after an attempt number", where=path) from error
+
+
+def _read_profiles(name: str | None, root: Path) -> Any:
+    if name is None:
+        return None
+    import yaml
+
+    path = root / name
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"planner.profiles names {name}, which is not there",
+            where=path,
+            fix="mend the path, or set planner.profiles to null",
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"is not YAML ({error})", where=path) from error
+
+
+def _write(paths: RunPaths, plan: dict[str, Any]) -> None:
+    """Report first, plan last: a plan that exists has its report."""
+    from milepost.durable import atomic_file, write_json
+    from milepost.planner.report import report_html
+
+    with atomic_file(paths.plan_report) as stream:
+        stream.write(report_html(plan))
+    write_json(paths.plan, plan)

@@ -1,0 +1,173 @@
+"""What a shard is expected to cost in time on one machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from milepost.config.spec import RunSpec
+from milepost.model import WorkKind
+from milepost.planner import mtbf as mtbf_of
+from milepost.planner.interval import Interval, choose_interval
+from milepost.planner.machine import Machine
+from milepost.planner.measured import Measured, Spread
+from milepost.planner.mtbf import History, Mtbf
+from milepost.planner.preemption import effective_mtbf, forced_checkpoint_chance
+from milepost.planner.theory import exact_overhead, textbook_overhead
+from milepost.planner.walltime import end_margin, even_split
+
+DEFAULT_DOWNTIME_S = 60.0
+"""Assumed wait between a failure and the next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """How often work is lost: hard failures, preemptions, and both as one effective MTBF."""
+
+    failures: Mtbf
+    preempt_mtbf_s: float | None
+    saved_chance: float
+    value_s: float
+    low_s: float | None
+    high_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Interval and expected overhead of a shard on `machine`; seconds, None where unknown.
+
+    `unit_s` is the useful work between two durable points and `t_ckpt_s` what one point costs
+    (0 in batch and stages: a finished task or stage is durable by itself). `fraction` and
+    `textbook` are extra seconds per useful second.
+    """
+
+    machine: Machine
+    hazard: Hazard
+    interval: Interval
+    unit_s: float | None
+    t_ckpt_s: float | None
+    restore_s: float
+    downtime_s: float
+    lag_s: float
+    work_s: float | None
+    fraction: float | None
+    textbook: float | None
+
+    def overhead_at(self, interval_s: float, mtbf_s: float) -> float:
+        """Exact overhead fraction at another interval and MTBF."""
+        return exact_overhead(
+            interval_s, self.t_ckpt_s or 0.0, mtbf_s, self.restore_s, self.downtime_s, self.lag_s
+        )
+
+
+def forecast(
+    spec: RunSpec, measured: Measured, history: History, machine: Machine, work_s: float | None
+) -> Forecast:
+    """Forecast a shard of `work_s` useful seconds (as measured; None: unknown) on `machine`."""
+    t_ckpt = _scaled(measured.t_ckpt, machine.write_speed)
+    hazard = _hazard(spec, history, machine, t_ckpt, measured.step_s)
+    useful_s = None if work_s is None else work_s / machine.speed
+    interval = _interval(spec, measured, machine, t_ckpt, hazard.value_s, useful_s)
+    unit_s, cost_s = _durable_unit(spec, measured, machine, t_ckpt, interval)
+    restore_s = _restore(measured, spec.work.kind, t_ckpt)
+    lag_s = max(0.0, (measured.durable_s or 0.0) - (cost_s or 0.0)) if cost_s else 0.0
+    fraction = textbook = None
+    if unit_s and cost_s is not None:
+        args = (unit_s, cost_s, hazard.value_s, restore_s, DEFAULT_DOWNTIME_S, lag_s)
+        fraction = exact_overhead(*args)
+        textbook = textbook_overhead(cost_s, unit_s, hazard.value_s)
+    return Forecast(
+        machine=machine,
+        hazard=hazard,
+        interval=interval,
+        unit_s=unit_s,
+        t_ckpt_s=cost_s,
+        restore_s=restore_s,
+        downtime_s=DEFAULT_DOWNTIME_S,
+        lag_s=lag_s,
+        work_s=useful_s,
+        fraction=fraction,
+        textbook=textbook,
+    )
+
+
+def _hazard(
+    spec: RunSpec, history: History, machine: Machine, t_ckpt: Spread | None, step_s: float | None
+) -> Hazard:
+    failures = mtbf_of.estimate(spec.planner.mtbf_h, history, machine.mtbf_h)
+    preempt_s = mtbf_of.preemption_mtbf(history, machine.preempt_mtbf_h)
+    saved = 0.0
+    if preempt_s is not None and machine.notice_s is not None and t_ckpt is not None:
+        saved = forced_checkpoint_chance(
+            machine.notice_s, step_s or 0.0, t_ckpt.median_s, t_ckpt.p95_s
+        )
+
+    def both(mtbf_s: float | None) -> float | None:
+        return None if mtbf_s is None else effective_mtbf(mtbf_s, preempt_s, saved)
+
+    value = effective_mtbf(failures.value_s, preempt_s, saved)
+    return Hazard(failures, preempt_s, saved, value, both(failures.low_s), both(failures.high_s))
+
+
+def _interval(
+    spec: RunSpec,
+    measured: Measured,
+    machine: Machine,
+    t_ckpt: Spread | None,
+    mtbf_s: float,
+    work_s: float | None,
+) -> Interval:
+    is_resumable = spec.work.kind is WorkKind.RESUMABLE
+    cost = t_ckpt if is_resumable else None
+    found = choose_interval(
+        spec.checkpoint.interval_s,
+        None if cost is None else cost.median_s,
+        mtbf_s,
+        durable_s=measured.durable_s if is_resumable else None,
+        is_interruptible=machine.is_interruptible,
+        work_s=work_s,
+    )
+    if not is_resumable and spec.checkpoint.interval_s is None:
+        return replace(found, source="default: finished tasks and stages are durable by themselves")
+    if cost is None or spec.checkpoint.interval_s is not None or work_s is None:
+        return found
+    margin = end_margin(cost.p95_s, measured.step_s)
+    left_s = spec.resources.runtime_s - margin - (measured.restore_s or 0.0)
+    if work_s <= left_s or left_s <= 0.0:
+        return found
+    fitted = even_split(left_s, cost.median_s, mtbf_s)
+    if not measured.durable_s or fitted >= measured.durable_s:
+        note = "interval fitted to the walltime: the work takes more than one allocation"
+        seconds = min(fitted, found.seconds) if machine.is_interruptible else fitted
+        return Interval(seconds, found.source, (*found.notes, note))
+    return found
+
+
+def _durable_unit(
+    spec: RunSpec,
+    measured: Measured,
+    machine: Machine,
+    t_ckpt: Spread | None,
+    interval: Interval,
+) -> tuple[float | None, float | None]:
+    """Useful seconds between durable points, and what a point costs."""
+    if spec.work.kind is WorkKind.RESUMABLE:
+        return interval.seconds, None if t_ckpt is None else t_ckpt.median_s
+    if measured.task is None:
+        return None, None
+    parts = max(1, len(spec.work.stages)) if spec.work.kind is WorkKind.STAGES else 1
+    return measured.task.median_s / machine.speed / parts, 0.0
+
+
+def _restore(measured: Measured, kind: WorkKind, t_ckpt: Spread | None) -> float:
+    """Seconds from the start of an attempt to useful work."""
+    if kind is not WorkKind.RESUMABLE:
+        return measured.startup_s or 0.0
+    if measured.restore_s is not None:
+        return measured.restore_s + (measured.startup_s or 0.0)
+    return (t_ckpt.median_s if t_ckpt else 0.0) + (measured.startup_s or 0.0)
+
+
+def _scaled(spread: Spread | None, speed: float) -> Spread | None:
+    if spread is None:
+        return None
+    return Spread(spread.median_s / speed, spread.p95_s / speed, spread.n)
