@@ -1,0 +1,1 @@
+"""Side-by-side measurements; `scripts/bench` runs them and writes docs/benchmarks.md."""

@@ -1,0 +1,101 @@
+"""Overhead for each task: milepost with its durable journal beside tools that do less.
+
+Every tool makes one empty file for each name, two at a time. A run counts only when all files
+are there at its end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from bench.measure import Sample, Summary, alternate, ratio, summarise
+from bench.milepost import MilepostCallables, MilepostProcesses
+from bench.peers import CALLABLES, PROCESSES, WORKERS, Peer
+
+GROUPS: dict[str, tuple[Peer, ...]] = {
+    "processes": (MilepostProcesses(), *PROCESSES),
+    "callables": (MilepostCallables(), *CALLABLES),
+}
+SIZES = {"processes": (1_000, 10_000), "callables": (1_000, 10_000, 100_000)}
+QUICK = {"processes": (300,), "callables": (1_000,)}
+FULL = {"processes": (1_000, 10_000, 100_000), "callables": (1_000, 10_000, 100_000)}
+REPEATS = 5
+QUICK_REPEATS = 2
+OURS = "milepost"
+
+
+def measure(
+    sizes: dict[str, tuple[int, ...]],
+    repeats: int,
+    folder: Path | None,
+    say: Callable[[str], None],
+) -> list[Sample]:
+    """All groups and sizes, peers alternating; `folder` chooses the file system (None: /tmp)."""
+    samples = []
+    for group, peers in GROUPS.items():
+        here = [peer for peer in peers if peer.is_here()]
+        for peer in set(peers) - set(here):
+            say(f"{peer.name} is not installed and is left out")
+        for size in sizes[group]:
+            for peer in alternate(here, repeats):
+                sample = Sample(group, peer.name, size, once(peer, size, folder))
+                say(f"{group:>9} {size:>7} {peer.name:<32} {per_task_ms(sample):7.3f} ms/task")
+                samples.append(sample)
+    return samples
+
+
+def once(peer: Peer, size: int, folder: Path | None) -> float:
+    """Wall seconds of one run in an empty folder; every task must have left its file."""
+    names = [f"{number:07d}" for number in range(size)]
+    with tempfile.TemporaryDirectory(prefix="milepost-bench-", dir=folder) as root:
+        place, scratch = Path(root, "files"), Path(root, "scratch")
+        place.mkdir()
+        scratch.mkdir()
+        seconds = peer.run(names, place, scratch)
+        made = sorted(path.name for path in place.iterdir())
+    if made != names:
+        raise SystemExit(f"bench: {peer.name} made {len(made)} of {size} files")
+    return seconds
+
+
+def per_task_ms(measured: Sample | Summary) -> float:
+    seconds = measured.seconds if isinstance(measured, Sample) else measured.median_s
+    return 1000 * seconds / measured.size
+
+
+def table(samples: Sequence[Sample]) -> Iterator[str]:
+    """Markdown: one table for each group; a ratio above 1 says that the row is slower."""
+    summaries = summarise(samples)
+    durable = {peer.name: peer.durable for peers in GROUPS.values() for peer in peers}
+    for group in GROUPS:
+        rows = [summary for summary in summaries if summary.group == group]
+        if not rows:
+            continue
+        yield f"### {group.capitalize()}"
+        yield ""
+        yield "| tasks | tool | remembers after a crash | ms per task | range | against milepost |"
+        yield "|--:|---|---|--:|--:|--:|"
+        for row in sorted(rows, key=lambda row: (row.size, row.median_s)):
+            against = ratio(summaries, row, OURS)
+            yield (
+                f"| {row.size:,} | {row.name} | {durable[row.name]} | {per_task_ms(row):.3f} "
+                f"| {1000 * row.least_s / row.size:.3f} - {1000 * row.greatest_s / row.size:.3f} "
+                f"| {'n/a' if against is None else f'{against:.2f}'} |"
+            )
+        yield ""
+
+
+def describe() -> Iterator[str]:
+    yield "## Overhead for each task"
+    yield ""
+    yield (
+        f"Each task makes one empty file, {WORKERS} at a time: as a process (`touch`) or as a "
+        "Python callable. Times are whole runs, start-up included, on the same file system; "
+        "a run counts only when every file is there. Tools take turns, and each round starts "
+        "with another one. Medians with the least and the greatest. HyperQueue's server and "
+        "worker stand before its clock starts, and its end is the time of its last file, since "
+        "its client looks only once a second."
+    )
+    yield ""

@@ -1,0 +1,95 @@
+"""The benchmark's own arithmetic: order, medians, ratios, and that cheating is noticed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_workflow_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"bench.{name}")
+
+
+class Fake:
+    """A peer that makes the files of all names but the last `forgets`."""
+
+    name = "fake"
+    durable = "nothing"
+
+    def __init__(self, forgets: int = 0) -> None:
+        self.forgets = forgets
+
+    def is_here(self) -> bool:
+        return True
+
+    def run(self, names: Sequence[str], place: Path, scratch: Path) -> float:
+        for name in names[: len(names) - self.forgets]:
+            (place / name).touch()
+        return 0.25
+
+
+def test_each_round_begins_with_another_one() -> None:
+    order = list(module("measure").alternate("abc", 4))
+    assert "".join(order) == "abcbcacababc"
+
+
+def test_a_run_without_tools_is_empty() -> None:
+    assert list(module("measure").alternate([], 3)) == []
+
+
+def test_medians_and_ratios() -> None:
+    measure = module("measure")
+    samples = [measure.Sample("g", "a", 10, s) for s in (1.0, 9.0, 2.0)]
+    samples += [measure.Sample("g", "b", 10, s) for s in (4.0, 4.0, 5.0)]
+    first, second = measure.summarise(samples)
+    assert (first.median_s, first.least_s, first.greatest_s, first.repeats) == (2.0, 1.0, 9.0, 3)
+    assert measure.ratio([first, second], second, "a") == 2.0
+    assert measure.ratio([first, second], second, "absent") is None
+
+
+def test_a_peer_that_skips_a_task_is_not_a_result() -> None:
+    overhead = module("overhead")
+    assert overhead.once(Fake(), 5, None) == 0.25
+    with pytest.raises(SystemExit, match="made 4 of 5"):
+        overhead.once(Fake(forgets=1), 5, None)
+
+
+def test_table_says_na_where_milepost_was_not_measured() -> None:
+    measure, overhead = module("measure"), module("overhead")
+    lines = list(overhead.table([measure.Sample("processes", "xargs -P", 1000, 2.0)]))
+    assert lines[-2] == "| 1,000 | xargs -P | nothing | 2.000 | 2.000 - 2.000 | n/a |"
+
+
+def test_table_compares_with_milepost() -> None:
+    measure, overhead = module("measure"), module("overhead")
+    samples = [measure.Sample("processes", "milepost", 1000, 1.0)]
+    samples.append(measure.Sample("processes", "xargs -P", 1000, 0.8))
+    rows = [line for line in overhead.table(samples) if line.startswith("| 1,000")]
+    assert [row.split("|")[-2].strip() for row in rows] == ["0.80", "1.00"]
+
+
+@pytest.mark.parametrize("name", ["Xargs", "ProcessPool", "ProcessPoolSingle"])
+def test_peers_do_their_tasks(name: str, tmp_path: Path) -> None:
+    overhead = module("overhead")
+    assert overhead.once(getattr(module("peers"), name)(), 20, tmp_path) > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_machine_names_no_host() -> None:
+    import platform
+
+    text = module("measure").machine()
+    assert "Python" in text
+    assert "cores" in text
+    assert not platform.node() or f" {platform.node()} " not in text
