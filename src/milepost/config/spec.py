@@ -164,7 +164,9 @@ class RunSpec:
     artifacts: tuple[ArtifactCheck, ...] = ()
     control: ControlSpec | None = None
     smoke: SmokeSpec = field(default_factory=SmokeSpec)
-    resume: Literal["fresh", "resume-from-checkpoint", "rerun-failed-shards"] = "rerun-failed-shards"
+    resume: Literal["fresh", "resume-from-checkpoint", "rerun-failed-shards"] = (
+        "rerun-failed-shards"
+    )
     stop: Literal["time-limit", "convergence", "all-shards-complete", "smoke-only"] = (
         "all-shards-complete"
     )
