@@ -15,10 +15,12 @@ from milepost.errors import ConfigError
 _LARGEST_EXPONENT = 700.0
 """exp() of more overflows; such a job is never expected to end."""
 
+_TINY_RATIO = 1e-8
+
 
 def overhead_checkpoint(t_ckpt_s: float, interval_s: float) -> float:
     """Fraction of useful time spent on checkpoints, t_ckpt/I (Young 1974)."""
-    return t_ckpt_s / _positive("interval_s", interval_s)
+    return t_ckpt_s / positive("interval_s", interval_s)
 
 
 def expected_loss(interval_s: float, mtbf_s: float) -> float:
@@ -26,7 +28,7 @@ def expected_loss(interval_s: float, mtbf_s: float) -> float:
 
     First order: half an interval a failure, at most one failure in an interval.
     """
-    return interval_s / (2.0 * _positive("mtbf_s", mtbf_s))
+    return interval_s / (2.0 * positive("mtbf_s", mtbf_s))
 
 
 def textbook_overhead(t_ckpt_s: float, interval_s: float, mtbf_s: float) -> float:
@@ -36,7 +38,7 @@ def textbook_overhead(t_ckpt_s: float, interval_s: float, mtbf_s: float) -> floa
 
 def young_interval(t_ckpt_s: float, mtbf_s: float) -> float:
     """I_opt = sqrt(2 t_ckpt MTBF), the textbook optimum (Young 1974), seconds."""
-    return math.sqrt(2.0 * _not_negative("t_ckpt_s", t_ckpt_s) * _positive("mtbf_s", mtbf_s))
+    return math.sqrt(2.0 * not_negative("t_ckpt_s", t_ckpt_s) * positive("mtbf_s", mtbf_s))
 
 
 def daly_interval(t_ckpt_s: float, mtbf_s: float) -> float:
@@ -44,20 +46,23 @@ def daly_interval(t_ckpt_s: float, mtbf_s: float) -> float:
 
     sqrt(2CM) [1 + sqrt(C/2M)/3 + (C/2M)/9] - C while C < 2M, otherwise M.
     """
-    if t_ckpt_s >= 2.0 * _positive("mtbf_s", mtbf_s):
+    if t_ckpt_s >= 2.0 * positive("mtbf_s", mtbf_s):
         return mtbf_s
-    half = _not_negative("t_ckpt_s", t_ckpt_s) / (2.0 * mtbf_s)
+    half = not_negative("t_ckpt_s", t_ckpt_s) / (2.0 * mtbf_s)
     return young_interval(t_ckpt_s, mtbf_s) * (1.0 + math.sqrt(half) / 3.0 + half / 9.0) - t_ckpt_s
 
 
 def exact_interval(t_ckpt_s: float, mtbf_s: float) -> float:
     """The interval that minimises `expected_time` per useful second: M (1 + W0(-exp(-1-C/M))).
 
-    W0 is the principal branch of Lambert's function. Restore and downtime do not move it.
+    W0 is the principal branch of Lambert's function. Restore and downtime do not move it. For a
+    tiny C/M, where W0 loses digits, Daly's series is the more exact one.
     """
+    ratio = not_negative("t_ckpt_s", t_ckpt_s) / positive("mtbf_s", mtbf_s)
+    if ratio < _TINY_RATIO:
+        return daly_interval(t_ckpt_s, mtbf_s)
     from scipy.special import lambertw
 
-    ratio = _not_negative("t_ckpt_s", t_ckpt_s) / _positive("mtbf_s", mtbf_s)
     return float(mtbf_s * (1.0 + lambertw(-math.exp(-1.0 - ratio)).real))
 
 
@@ -73,7 +78,7 @@ def expected_time(
     Failures may hit work, checkpoint and restore, not the downtime (Bougeret et al., SC 2011;
     Daly's cost function when D is 0). Infinite when it overflows.
     """
-    span = (interval_s + t_ckpt_s) / _positive("mtbf_s", mtbf_s)
+    span = (interval_s + t_ckpt_s) / positive("mtbf_s", mtbf_s)
     if span > _LARGEST_EXPONENT or restore_s / mtbf_s > _LARGEST_EXPONENT:
         return math.inf
     return math.exp(restore_s / mtbf_s) * (mtbf_s + downtime_s) * math.expm1(span)
@@ -94,7 +99,7 @@ def exact_overhead(
     optimal interval, which depends on the blocked time only.
     """
     time_s = expected_time(interval_s, t_ckpt_s, mtbf_s, restore_s, downtime_s)
-    return time_s / _positive("interval_s", interval_s) - 1.0 + durable_lag_s / mtbf_s
+    return time_s / positive("interval_s", interval_s) - 1.0 + durable_lag_s / mtbf_s
 
 
 def whole_chunks(work_s: float, t_ckpt_s: float, mtbf_s: float) -> int:
@@ -102,7 +107,7 @@ def whole_chunks(work_s: float, t_ckpt_s: float, mtbf_s: float) -> int:
 
     Minimises K (e^((work/K + C)/M) - 1), which is convex in K; at least 1.
     """
-    _positive("work_s", work_s)
+    positive("work_s", work_s)
     best = work_s / max(exact_interval(t_ckpt_s, mtbf_s), work_s * 1e-9)
     low = max(1, math.floor(best))
     return min((low, low + 1), key=lambda k: k * _grow((work_s / k + t_ckpt_s) / mtbf_s))
@@ -131,13 +136,13 @@ def _grow(span: float) -> float:
     return math.inf if span > _LARGEST_EXPONENT else math.expm1(span)
 
 
-def _positive(name: str, value: float) -> float:
+def positive(name: str, value: float) -> float:
     if not (value > 0.0 and math.isfinite(value)):
         raise ConfigError(f"{name} is {value}", fix="give a positive number of seconds")
     return value
 
 
-def _not_negative(name: str, value: float) -> float:
+def not_negative(name: str, value: float) -> float:
     if not (value >= 0.0 and math.isfinite(value)):
         raise ConfigError(f"{name} is {value}", fix="give a number of seconds, 0 or more")
     return value
