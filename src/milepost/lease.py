@@ -57,7 +57,7 @@ class Holder:
         another host a fresh heartbeat means alive; an old one needs the scheduler's word.
         """
         if self.host == socket.gethostname():
-            return self.boot_id == boot_id() and _runs(self.pid, self.process_start)
+            return self.boot_id == boot_id() and is_running(self.pid, self.process_start)
         return True if self.age_s() < STALE_S else None
 
     def age_s(self) -> float:
@@ -82,7 +82,8 @@ def boot_id() -> str:
         return str(psutil.boot_time())
 
 
-def _runs(pid: int, process_start: float) -> bool:
+def is_running(pid: int, process_start: float) -> bool:
+    """Is the process with this id the one that started then? Zombies do not count."""
     try:
         process = psutil.Process(pid)
         return (

@@ -73,6 +73,16 @@ class Finding:
             "confidence": round(self.confidence, 3),
         }
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        return cls(
+            FailureClass(value["class"]),
+            value["subclass"],
+            Action(value["action"]),
+            tuple(value["evidence"]),
+            value["confidence"],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -48,8 +50,34 @@ class LazyGroup(click.Group):
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="milepost")
-def cli() -> None:
+@click.option("--log", type=click.Path(path_type=Path), help="Also append what goes to stderr here.")
+def cli(log: Path | None) -> None:
     """Take a workload from a launch contract to an evidence-based closeout."""
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        sys.stderr = Tee(sys.stderr, log)  # type: ignore[assignment]
+
+
+class Tee:
+    """stderr, and the same text at the end of a file."""
+
+    def __init__(self, stream: TextIO, log: Path) -> None:
+        self._stream = stream
+        self._log = log.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, text: str) -> int:
+        self._log.write(text)
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        self._log.flush()
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 def main() -> None:

@@ -1,0 +1,25 @@
+"""`milepost submit`: pass the gate and freeze the shard table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from milepost.launch.submission import submit
+from milepost.paths import RunPaths
+
+
+@click.command("submit")
+@click.argument("run")
+@click.option("--root", type=click.Path(path_type=Path), default=Path("."), help="Folder that holds results/ and work/.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(run: str, root: Path, as_json: bool) -> None:
+    """Freeze the shards of RUN; refuses (exit 20) unless smoke and plan are of its contract."""
+    done = submit(RunPaths(run, root))
+    if as_json:
+        print(json.dumps(asdict(done) | {"path": str(done.path)}))
+    else:
+        print(f"{run}: {done.tasks} tasks in {done.shards} shards ({done.new_shards} new), {done.path}")

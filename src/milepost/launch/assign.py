@@ -1,0 +1,46 @@
+"""Which task goes into which shard, so that nothing that is done is ever assigned again.
+
+A task has one home. Done tasks stay where their journal rows are, and so does all of a shard
+that somebody works on now. Tasks without a home are packed into shards with new names: after new
+rows in the table, and, when the user changed `shards`, after their old homes were dissolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from milepost.model import Shard, Task
+from milepost.shardtable import shard_name
+
+
+def assign_tasks(
+    tasks: Sequence[Task],
+    previous: Mapping[str, Shard],
+    *,
+    per_shard: int,
+    done: Collection[str] = (),
+    live: Collection[str] = (),
+    is_resharded: bool = False,
+    last_number: int = 0,
+) -> list[Shard]:
+    """The shards that hold exactly `tasks`; a pure function.
+
+    `done` are keys, `live` names of shards under a lease; `last_number` is the highest shard
+    number ever used. Rows that left the table leave their shards; a shard without rows goes.
+    """
+    current = {task.key: task for task in tasks}
+    shards, housed = [], set()
+    for shard in previous.values():
+        stays_whole = not is_resharded or shard.name in live
+        members = tuple(
+            current[task.key]
+            for task in shard.tasks
+            if task.key in current and (stays_whole or task.key in done)
+        )
+        if members:
+            shards.append(Shard(shard.name, members))
+            housed.update(task.key for task in members)
+    homeless = [task for task in tasks if task.key not in housed]
+    for number, start in enumerate(range(0, len(homeless), per_shard), start=last_number + 1):
+        shards.append(Shard(shard_name(number), tuple(homeless[start : start + per_shard])))
+    return shards

@@ -1,0 +1,147 @@
+"""Submit: pass the gate, check the place, freeze the shard table.
+
+Nothing is launched without a smoke test that passed on this very contract. Submitting again is
+harmless: it extends the table by new rows and changes nothing that stands.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from milepost.clock import utc_now
+from milepost.config.contract import Contract, load_contract
+from milepost.config.spec import RunSpec
+from milepost.config.tasks import read_tasks
+from milepost.durable import atomic_file, digest_file, read_json, write_json
+from milepost.errors import Refused, StorageError
+from milepost.journal import read_journal
+from milepost.launch.assign import assign_tasks
+from milepost.lease import Lease, read_holder
+from milepost.model import Shard, WorkKind
+from milepost.paths import RunPaths
+from milepost.shardtable import read_shards, write_shards
+
+SCHEMA = 1
+_MARGIN_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is launched: counts of shards and tasks, and how many shards are new."""
+
+    shards: int
+    tasks: int
+    new_shards: int
+    path: Path
+
+
+def submit(paths: RunPaths) -> Submission:
+    """Freeze the shard table of a run and publish it; Refused when the gate does not open."""
+    contract = load_contract(paths)
+    smoke = _gate(paths.smoke, contract, "smoke")
+    plan = _gate(paths.plan, contract, "plan")
+    _preflight(contract.spec, paths, smoke)
+    lease = Lease(paths.work / "submit")
+    lease.acquire()
+    try:
+        return _freeze(paths, contract, plan)
+    finally:
+        lease.release()
+
+
+def _gate(path: Path, contract: Contract, what: str) -> Mapping[str, Any]:
+    try:
+        record: Mapping[str, Any] = read_json(path)
+    except FileNotFoundError as error:
+        raise Refused(
+            f"there is no {what} of run {contract.spec.name}",
+            where=path,
+            fix=f"milepost {what} {contract.spec.name}",
+        ) from error
+    if record["contract_digest"] != contract.digest:
+        raise Refused(
+            f"the {what} belongs to another contract ({record['contract_digest'][:19]}…)",
+            where=path,
+            fix=f"milepost {what} {contract.spec.name}",
+        )
+    if not record.get("passed", True):
+        raise Refused(
+            f"the smoke test did not pass: {record['reason']}",
+            where=path,
+            fix="mend the work, then run the same command again; nothing was launched",
+        )
+    return record
+
+
+def _preflight(spec: RunSpec, paths: RunPaths, smoke: Mapping[str, Any]) -> None:
+    """Is there room for the checkpoints that one shard keeps, and for its results?"""
+    ckpt_bytes = smoke["measured"]["ckpt_bytes"] or 0
+    needed = _MARGIN_BYTES + ckpt_bytes * (spec.checkpoint.rotation + 1)
+    paths.work.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(paths.work).free
+    if free < needed:
+        raise StorageError(
+            f"{free >> 20} MiB are free and at least {needed >> 20} MiB are needed",
+            where=paths.work,
+            fix="free space, or name another place in `tiers`; nothing was launched",
+        )
+
+
+def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Submission:
+    spec = contract.spec
+    previous = read_shards(paths.frozen_shards)
+    before = read_json(paths.frozen_submission) if paths.frozen_submission.exists() else {}
+    sharding = asdict(spec.shards)
+    is_resharded = bool(before) and before["sharding"] != sharding
+    tasks = [] if spec.stop == "smoke-only" else read_tasks(Path(spec.work.table))
+    last_number = before.get("last_number", 0)
+    shards = assign_tasks(
+        tasks,
+        previous,
+        per_shard=plan["tasks_per_shard"] or 1 if spec.work.kind is WorkKind.BATCH else 1,
+        done=_done_keys(paths, previous) if is_resharded else (),
+        live=_live_shards(paths, previous) if is_resharded else (),
+        is_resharded=is_resharded,
+        last_number=last_number,
+    )
+    write_shards(paths.frozen_shards, shards)
+    record = {
+        "schema": SCHEMA,
+        "run": spec.name,
+        "contract_digest": contract.digest,
+        "smoke_digest": digest_file(paths.smoke, "sha256"),
+        "plan_digest": digest_file(paths.plan, "sha256"),
+        "shards": len(shards),
+        "tasks": len(tasks),
+        "sharding": sharding,
+        "last_number": max([last_number, *(int(shard.name) for shard in shards)]),
+        "submitted": before.get("submitted", utc_now()),
+    }
+    write_json(paths.frozen_submission, record)
+    _copy(paths.frozen_shards, paths.shards)
+    _copy(paths.frozen_submission, paths.submission)
+    new = sum(shard.name not in previous for shard in shards)
+    return Submission(len(shards), len(tasks), new, paths.shards)
+
+
+def _done_keys(paths: RunPaths, shards: Mapping[str, Shard]) -> set[str]:
+    return {key for name in shards for key in read_journal(paths.shard(name).journal).done}
+
+
+def _live_shards(paths: RunPaths, shards: Mapping[str, Shard]) -> set[str]:
+    """Shards under a lease whose holder is alive, or may be."""
+    live = set()
+    for name in shards:
+        holder = read_holder(paths.shard(name).lease)
+        if holder is not None and holder.is_alive() is not False:
+            live.add(name)
+    return live
+
+
+def _copy(source: Path, target: Path) -> None:
+    with atomic_file(target, "wb") as stream:
+        stream.write(source.read_bytes())

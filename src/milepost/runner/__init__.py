@@ -1,0 +1,1 @@
+"""The runner: supervises one shard in one allocation, from lease to marker."""

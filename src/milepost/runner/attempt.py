@@ -1,0 +1,153 @@
+"""One attempt at one shard: what every kind of work needs, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from milepost.config.spec import RunSpec
+from milepost.errors import RESUMABLE, DataError
+from milepost.journal import JournalWriter
+from milepost.lease import Lease
+from milepost.model import Action, FailureClass, Finding, Shard
+from milepost.paths import RunPaths, ShardPaths
+from milepost.runner.signals import SignalLoop
+from milepost.runner.sync import GroupSync
+
+TERM_GRACE_S = 2.0
+"""Between TERM and KILL for what runs when its time is over."""
+
+_EXIT = {
+    FailureClass.SCHEDULER: 10,
+    FailureClass.RUNTIME: 11,
+    FailureClass.DATA: 12,
+    FailureClass.STORAGE: 13,
+    FailureClass.NONE: 11,
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How an attempt ended. None is what was not measured.
+
+    `stop` is None when the work is done or failed, else `walltime` or `signal TERM` and the like.
+    """
+
+    stop: str | None = None
+    done: int = 0
+    failed: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    useful_s: float | None = None
+    checkpoint_s: float | None = None
+    lost_s: float | None = None
+    cpu_s: float | None = None
+    max_rss_bytes: int | None = None
+    restored: Mapping[str, Any] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.stop is None and self.failed == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 done; the class of the first failure; or resumable when it was only stopped."""
+        if self.failed:
+            return _EXIT[self.findings[0].failure_class] if self.findings else 11
+        return RESUMABLE if self.stop else 0
+
+    def record(self) -> dict[str, Any]:
+        """What the attempt's record says about its end."""
+        return {
+            "exit_code": self.exit_code,
+            "stop": self.stop or ("failed" if self.failed else "done"),
+            "finding": self.findings[0].as_json() if self.findings else None,
+            "useful_s": self.useful_s,
+            "checkpoint_s": self.checkpoint_s,
+            "lost_s": self.lost_s,
+            "cpu_s": self.cpu_s,
+            "max_rss_bytes": self.max_rss_bytes,
+            "restored": self.restored,
+            "counts": {"done": self.done, "failed": self.failed},
+        }
+
+    def add_usage(self, cpu_s: float | None, rss_bytes: int | None) -> None:
+        if cpu_s is not None:
+            self.cpu_s = (self.cpu_s or 0.0) + cpu_s
+        if rss_bytes is not None:
+            self.max_rss_bytes = max(self.max_rss_bytes or 0, rss_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the kinds of work share. `deadline` is on the monotonic clock, None for no limit.
+
+    `is_automatic` is true when no person asked for this attempt: what needs a remedy is then
+    not tried again. `drill` kills this process at its first durable progress, for the smoke test.
+    """
+
+    spec: RunSpec
+    run: RunPaths
+    shard: Shard
+    paths: ShardPaths
+    lease: Lease
+    journal: JournalWriter
+    sync: GroupSync
+    loop: SignalLoop
+    deadline: float | None
+    is_automatic: bool
+    drill: bool
+    say: Callable[[str], None]
+
+    @property
+    def number(self) -> int:
+        return self.lease.attempt
+
+    @property
+    def out(self) -> Path:
+        return self.paths.out(self.number)
+
+    def environment(self) -> dict[str, str]:
+        """Variables that every process of this attempt gets."""
+        return {
+            **self.spec.work.environment,
+            "MILEPOST_RUN": self.spec.name,
+            "MILEPOST_SHARD": self.shard.name,
+            "MILEPOST_ATTEMPT": str(self.number),
+            "MILEPOST_TOKEN": self.lease.token,
+            "MILEPOST_LEASE": str(self.lease.path.absolute()),
+        }
+
+    def remaining_s(self) -> float:
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+
+    def may_retry(self, name: str, finding: Finding, failures: int) -> bool:
+        """Is the same again, now, a remedy within the contract's bound?"""
+        return finding.action is Action.RETRY_SAME and failures <= self.spec.retry_limit
+
+    def check_lease(self) -> None:
+        if self.lease.lost.is_set():
+            self.lease.check()
+
+
+def is_final(row_data: Mapping[str, Any]) -> bool:
+    """Does a failed row need a remedy from outside, so that nobody tries again unasked?"""
+    action = row_data.get("finding", {}).get("action")
+    return action not in (Action.RETRY_SAME, Action.RESUME_FROM_CHECKPOINT)
+
+
+def artifact_finding(error: DataError) -> Finding:
+    """The finding for work that said it had succeeded and whose artifact does not verify."""
+    return Finding(
+        FailureClass.DATA, "bad_artifact", Action.RETRY_SAME, ("exit code 0", str(error)), 0.95
+    )
+
+
+def die() -> NoReturn:
+    """End this process as a node failure would: at once, with nothing tidied."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")

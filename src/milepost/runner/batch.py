@@ -1,0 +1,254 @@
+"""Batch work: many independent tasks in one shard, as many at a time as its slots.
+
+A task that fails is recorded with its class and evidence and does not stop the others. A task
+with a `done` row is never started again.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from milepost.config.command import CommandTemplate
+from milepost.errors import DataError
+from milepost.evidence.classify import classify
+from milepost.journal import DONE, FAILED, TASK
+from milepost.model import Finding, Task
+from milepost.runner.attempt import (
+    TERM_GRACE_S,
+    Attempt,
+    Outcome,
+    artifact_finding,
+    die,
+    is_final,
+)
+from milepost.runner.hardware import slot_environments
+from milepost.runner.job import Completion, Job, Pool
+from milepost.runner.processes import Command, ProcessPool
+from milepost.runner.publish import publish, read_result, verify_output
+from milepost.runner.workers import WorkerPool
+
+SAY_EVERY_S = 30.0
+STOP_GRACE_S = 20.0
+"""After a stop signal, tasks may run on for this long at most: Slurm kills after 30 s."""
+LOG_LINES = 20
+SAMPLE = 1000
+
+
+class Batch:
+    """Runs the open tasks of a shard until they are done, failed, or time is over."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._spec = attempt.spec
+        self._todo = deque(_open_tasks(attempt))
+        self._total = len(attempt.shard.tasks)
+        self._before = self._total - len(self._todo)
+        self._outcome = Outcome(done=self._before)
+        self._seconds: deque[float] = deque(maxlen=SAMPLE)
+        self._failures = dict(attempt.journal.state.failures)
+        self._given_up: dict[str, Finding] = {}
+        self._retry: deque[Task] = deque()
+        self._kill_at: float | None = None
+        self._said = self._began = time.monotonic()
+        work = self._spec.work
+        needs_out = bool(self._spec.artifacts or work.result.file)
+        if work.command is not None:
+            self._template = CommandTemplate.parse(work.command)
+            needs_out = needs_out or "out" in self._template.fields
+        self._needs_out = needs_out
+        self._pool: Pool = self._make_pool()
+
+    def _make_pool(self) -> Pool:
+        attempt, work = self._attempt, self._spec.work
+        slots = slot_environments(self._spec.resources, attempt.environment())
+
+        def log(slot: int) -> Path:
+            return attempt.paths.attempts / f"{attempt.number}.{slot}.log"
+
+        if work.function is not None:
+            return WorkerPool(work.function, slots, log, attempt.loop)
+        return ProcessPool(self._command, slots, log, separate_stdout=work.result.stdout)
+
+    def _command(self, job: Job) -> Command:
+        values: Mapping[str, str] = job.task.params
+        extra = {"MILEPOST_TASK": job.task.key}
+        if job.out is not None:
+            out = str(job.out)
+            values = {**values, "out": out}
+            extra["MILEPOST_OUT"] = out
+        return self._template.argv(values), extra
+
+    def run(self) -> Outcome:
+        """Work until nothing is open or in flight; the outcome counts the whole shard."""
+        attempt, pool = self._attempt, self._pool
+        try:
+            self._dispatch()
+            while pool.in_flight() or self._next_exists():
+                attempt.loop.wait(self._patience_s())
+                self._todo.extendleft(job.task for job in pool.give_back())
+                ended = pool.reap()
+                self._look_at_the_clock()
+                self._dispatch()
+                for completion in ended:
+                    self._settle(completion)
+                self._dispatch()
+                self._report()
+            attempt.sync.flush()
+        finally:
+            pool.close()
+        return self._finish()
+
+    def _next_exists(self) -> bool:
+        return self._outcome.stop is None and bool(self._todo or self._retry)
+
+    def _patience_s(self) -> float:
+        if self._kill_at is not None:
+            return min(1.0, self._kill_at - time.monotonic())
+        return 1.0
+
+    def _dispatch(self) -> None:
+        while self._outcome.stop is None and (self._todo or self._retry) and self._pool.free():
+            task = self._todo.popleft() if self._todo else self._retry.popleft()
+            out = None
+            if self._needs_out:
+                out = self._attempt.out / task.key
+                out.mkdir(parents=True, exist_ok=True)
+            self._pool.start(Job(task, out))
+
+    def _look_at_the_clock(self) -> None:
+        """Stop taking tasks when told to or when the next one would not fit; end what overruns."""
+        attempt, outcome, now = self._attempt, self._outcome, time.monotonic()
+        attempt.check_lease()
+        if outcome.stop is None:
+            if attempt.loop.stop is not None:
+                outcome.stop = f"signal {attempt.loop.stop}"
+                self._kill_at = now + min(STOP_GRACE_S, 1.0 + 1.5 * self._p95_s())
+            elif self._next_exists() and attempt.remaining_s() < self._p95_s():
+                outcome.stop = "walltime"
+                self._kill_at = now + max(0.0, attempt.remaining_s())
+        if self._kill_at is not None and (now >= self._kill_at or attempt.loop.stops > 1):
+            self._end_what_runs()
+
+    def _p95_s(self) -> float:
+        if not self._seconds:
+            return 0.0
+        return sorted(self._seconds)[int(0.95 * (len(self._seconds) - 1))]
+
+    def _end_what_runs(self) -> None:
+        """TERM, a moment, KILL. What is ended so has no row: it runs again."""
+        self._pool.kill(signal.SIGTERM)
+        until = time.monotonic() + TERM_GRACE_S
+        while self._pool.in_flight() and time.monotonic() < until:
+            self._attempt.loop.wait(until - time.monotonic())
+            for completion in self._pool.reap():
+                if completion.exit_code == 0:
+                    self._settle(completion)
+        self._pool.close()
+
+    def _settle(self, completion: Completion) -> None:
+        """Turn an ended job into its journal row."""
+        outcome = self._outcome
+        outcome.add_usage(completion.cpu_s, completion.max_rss_bytes)
+        if completion.exit_code != 0:
+            if self._kill_at is not None and completion.exit_code < 0:
+                return  # ended by us or with us: in flight, not failed
+            self._fail(completion, self._classify(completion))
+            return
+        try:
+            self._succeed(completion)
+        except DataError as error:
+            self._fail(completion, artifact_finding(error))
+        if self._attempt.drill and outcome.done > self._before:
+            self._attempt.sync.flush()
+            self._pool.kill(signal.SIGKILL)
+            die()
+
+    def _classify(self, completion: Completion) -> Finding:
+        return classify(completion.output, exit_code=completion.exit_code)
+
+    def _succeed(self, completion: Completion) -> None:
+        job, attempt = completion.job, self._attempt
+        data: dict[str, Any] = {}
+        files: list[Path] = []
+        target = attempt.run.artifact(job.task.key)
+        if job.out is not None:
+            proofs = verify_output(job.out, self._spec.artifacts, job.task.params)
+            result = self._result(completion)
+            publish(job.out, target, proofs)
+            files = [target / proof.path for proof in proofs]
+            data["artifacts"] = [proof.as_json() for proof in proofs]
+        else:
+            result = self._result(completion)
+        if result:
+            data["result"] = result
+        data |= {"cpu_s": completion.cpu_s, "max_rss_bytes": completion.max_rss_bytes}
+        attempt.journal.append(TASK, job.task.key, DONE, seconds=completion.seconds, data=data)
+        attempt.sync.add(files, attempt.run.artifacts if job.out is not None else None)
+        self._given_up.pop(job.task.key, None)
+        self._seconds.append(completion.seconds)
+        self._outcome.done += 1
+        self._outcome.useful_s = (self._outcome.useful_s or 0.0) + completion.seconds
+
+    def _result(self, completion: Completion) -> dict[str, Any]:
+        return read_result(
+            self._spec.work.result,
+            completion.job.out,
+            completion.returned,
+            completion.last_line,
+        )
+
+    def _fail(self, completion: Completion, finding: Finding) -> None:
+        task = completion.job.task
+        self._failures[task.key] = self._failures.get(task.key, 0) + 1
+        lines = completion.output.decode("utf-8", "replace").splitlines()[-LOG_LINES:]
+        data = {"finding": finding.as_json(), "exit": completion.exit_code, "log": lines}
+        self._attempt.journal.append(TASK, task.key, FAILED, seconds=completion.seconds, data=data)
+        self._attempt.sync.add([])
+        if self._attempt.may_retry(task.key, finding, self._failures[task.key]):
+            self._retry.append(task)
+        self._given_up[task.key] = finding
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if now - self._said >= SAY_EVERY_S:
+            self._said = now
+            fresh = self._outcome.done - self._before
+            rate = fresh / (now - self._began)
+            left = self._total - self._outcome.done - len(self._given_up)
+            eta = f", {left / rate:.0f} s left" if rate > 0 else ""
+            self._attempt.say(
+                f"{self._outcome.done}/{self._total} tasks done, {len(self._given_up)} failed, "
+                f"{rate:.1f}/s{eta}"
+            )
+
+    def _finish(self) -> Outcome:
+        outcome = self._outcome
+        skipped = _skipped(self._attempt)
+        outcome.findings = [*self._given_up.values(), *skipped]
+        outcome.failed = len(outcome.findings)
+        return outcome
+
+
+def _open_tasks(attempt: Attempt) -> list[Task]:
+    state = attempt.journal.state
+    closed = set(state.done)
+    if attempt.is_automatic:
+        closed |= {name for name, row in state.failed.items() if is_final(row.data)}
+    return [task for task in attempt.shard.tasks if task.key not in closed]
+
+
+def _skipped(attempt: Attempt) -> list[Finding]:
+    """Failures of earlier attempts that this one did not try again."""
+    if not attempt.is_automatic:
+        return []
+    members = {task.key for task in attempt.shard.tasks}
+    return [
+        Finding.from_json(row.data["finding"])
+        for name, row in attempt.journal.state.failed.items()
+        if name in members and is_final(row.data)
+    ]

@@ -1,0 +1,239 @@
+"""One shard from lease to marker.
+
+1. Take the lease (or wait for whoever holds it) and end what a dead attempt left running.
+2. Open the journal under the new attempt number; run what has no `done` row.
+3. When every task is done and every artifact verifies, publish the marker.
+4. End the attempt: its record says how. Only then is the lease given back.
+
+Where no scheduler requeues, a walltime's end leads straight to the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from milepost.artifacts import verify_proofs
+from milepost.config.contract import load_contract
+from milepost.config.spec import RunSpec
+from milepost.errors import RESUMABLE, DataError, MilepostError
+from milepost.journal import (
+    ATTEMPT,
+    ENDED,
+    STARTED,
+    JournalWriter,
+    read_journal,
+    write_marker,
+)
+from milepost.lease import Held, Holder, Lease
+from milepost.model import FileProof, Shard, WorkKind
+from milepost.paths import RunPaths, ShardPaths
+from milepost.runner.attempt import Attempt, Outcome
+from milepost.runner.signals import SignalLoop
+from milepost.runner.sync import GroupSync
+from milepost.shardtable import read_shard
+
+LOOK_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOptions:
+    """How a shard is run: `walltime_s` None takes the contract's runtime."""
+
+    walltime_s: float | None = None
+    is_automatic: bool = False
+    wait: bool = True
+    drill: bool = False
+
+
+def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[str], None]) -> int:
+    """Run or resume one shard; return the exit code of `milepost shard`."""
+    spec = load_contract(paths).spec
+    shard = read_shard(paths.frozen_shards, name)
+    with SignalLoop() as loop:
+        while True:
+            lease = _take_lease(paths.shard(name), options, loop, say)
+            if lease is None:
+                return RESUMABLE
+            outcome = _run_attempt(spec, paths, shard, lease, options, loop, say)
+            if outcome.stop != "walltime" or outcome.failed or _is_requeued_by_others():
+                return outcome.exit_code
+            say("walltime is over; the next attempt goes on from here")
+
+
+def _is_requeued_by_others() -> bool:
+    return "SLURM_JOB_ID" in os.environ
+
+
+def _take_lease(
+    paths: ShardPaths, options: ShardOptions, loop: SignalLoop, say: Callable[[str], None]
+) -> Lease | None:
+    """The lease, or None when a stop signal came while somebody else held it."""
+    lease = Lease(paths.live, slurm_job_id=os.environ.get("SLURM_JOB_ID"))
+    said: Holder | None = None
+    while True:
+        try:
+            lease.acquire()
+            break
+        except Held as held:
+            if not options.wait:
+                raise
+            if said is None or said.token != held.holder.token:
+                said = held.holder
+                say(f"the lease is held by {held.holder.describe()}; waiting for it to end")
+            loop.wait(LOOK_AGAIN_S)
+            if loop.stop is not None:
+                return None
+    if lease.taken_from is not None:
+        ended = end_leftovers(lease.taken_from)
+        say(
+            f"attempt {lease.taken_from.attempt} ended without a word; "
+            f"attempt {lease.attempt} goes on"
+            + (f" ({ended} of its processes still ran and were ended)" if ended else "")
+        )
+    return lease
+
+
+def end_leftovers(holder: Holder) -> int:
+    """End processes that a dead attempt left running on this machine; how many there were.
+
+    They are known by the attempt's token in their environment, never by a bare process id.
+    """
+    needle = f"MILEPOST_TOKEN={holder.token}".encode()
+    victims = []
+    for process in psutil.process_iter():
+        try:
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if needle in environment.split(b"\0"):
+            victims.append(process)
+    for process in victims:
+        try:
+            process.send_signal(signal.SIGKILL)
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(victims, timeout=10)
+    return len(victims)
+
+
+def _run_attempt(
+    spec: RunSpec,
+    paths: RunPaths,
+    shard: Shard,
+    lease: Lease,
+    options: ShardOptions,
+    loop: SignalLoop,
+    say: Callable[[str], None],
+) -> Outcome:
+    shard_paths = paths.shard(shard.name)
+    walltime_s = options.walltime_s or spec.resources.runtime_s
+    outcome = Outcome(stop="error")
+    try:
+        with JournalWriter(shard_paths.journal, lease.attempt) as journal:
+            _report_damage(journal, say)
+            journal.append(ATTEMPT, str(lease.attempt), STARTED)
+            sync = GroupSync(journal)
+            attempt = Attempt(
+                spec=spec,
+                run=paths,
+                shard=shard,
+                paths=shard_paths,
+                lease=lease,
+                journal=journal,
+                sync=sync,
+                loop=loop,
+                deadline=time.monotonic() + walltime_s,
+                is_automatic=options.is_automatic,
+                drill=options.drill,
+                say=say,
+            )
+            try:
+                outcome = _work(attempt)
+            finally:
+                sync.close()
+            journal.append(ATTEMPT, str(lease.attempt), ENDED, data=outcome.record())
+        if outcome.is_complete:
+            finish_shard(shard, paths)
+        _say_outcome(outcome, len(shard.tasks), say)
+    except MilepostError:
+        outcome = Outcome(stop="error")
+        raise
+    finally:
+        lease.release(**outcome.record())
+    return outcome
+
+
+def _work(attempt: Attempt) -> Outcome:
+    kind = attempt.spec.work.kind
+    if kind is WorkKind.BATCH:
+        from milepost.runner.batch import Batch
+
+        return Batch(attempt).run()
+    if kind is WorkKind.STAGES:
+        from milepost.runner.stages import run_stages
+
+        return run_stages(attempt)
+    from milepost.runner.resumable import run_resumable
+
+    return run_resumable(attempt)
+
+
+def _report_damage(journal: JournalWriter, say: Callable[[str], None]) -> None:
+    state = journal.state
+    if state.torn:
+        say(f"{journal.path}: cut a torn last row; its task runs again")
+    for line in state.damaged:
+        say(f"{journal.path}:{line}: the row is damaged (wrong CRC) and does not count")
+
+
+def finish_shard(shard: Shard, paths: RunPaths) -> None:
+    """Verify what every task left, then publish the marker: the rows that say `done`, in order.
+
+    An artifact that does not match its row is set on record as a DataError; the marker is then
+    not written.
+    """
+    state = read_journal(paths.shard(shard.name).journal)
+    rows, problems = [], []
+    for task in shard.tasks:
+        row = state.done.get(task.key)
+        if row is None:
+            problems.append(f"task {task.key} has no done row")
+            continue
+        rows.append(row)
+        proofs = [
+            FileProof(p["path"], p["bytes"], p["digest"]) for p in row.data.get("artifacts", ())
+        ]
+        place = _published(paths, shard, task.key)
+        problems += [f"task {task.key}: {p}" for p in verify_proofs(place, proofs, False)]
+    if problems:
+        raise DataError(
+            "\n  ".join(
+                [f"{len(problems)} tasks of shard {shard.name} do not verify:", *problems[:10]]
+            ),
+            where=paths.artifacts,
+            fix=f"milepost reconcile {paths.run} --deep",
+        )
+    write_marker(paths.shard(shard.name).marker, rows)
+
+
+def _published(paths: RunPaths, shard: Shard, key: str) -> Path:
+    by_task = paths.artifact(key)
+    return by_task if by_task.exists() else paths.artifact(shard.name)
+
+
+def _say_outcome(outcome: Outcome, total: int, say: Callable[[str], None]) -> None:
+    what = f"{outcome.done}/{total} tasks done"
+    if outcome.failed:
+        first = outcome.findings[0]
+        say(f"{what}, {outcome.failed} failed; the first: {first.failure_class}/{first.subclass}")
+    elif outcome.stop:
+        say(f"{what}; stopped by {outcome.stop}, can be resumed")
+    else:
+        say(f"{what}, artifacts verified")

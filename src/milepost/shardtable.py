@@ -1,0 +1,77 @@
+"""The frozen table of shards: which task belongs to which shard.
+
+One CSV row a task: `shard,task,line,params`, the parameters as a JSON object. A shard's name has
+at least four digits and is never used for other tasks again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from milepost.durable import atomic_file
+from milepost.errors import DataError
+from milepost.model import Shard, Task
+
+HEADER = ("shard", "task", "line", "params")
+
+
+def shard_name(number: int) -> str:
+    """Name of the shard with this number, such as 0007."""
+    return f"{number:04d}"
+
+
+def write_shards(path: Path, shards: Iterable[Shard]) -> None:
+    """Write the table durably; the same shards give the same bytes."""
+    with atomic_file(path) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(HEADER)
+        for shard in shards:
+            writer.writerows(
+                (shard.name, task.key, task.line, json.dumps(dict(task.params), sort_keys=True))
+                for task in shard.tasks
+            )
+
+
+def read_shards(path: Path) -> dict[str, Shard]:
+    """All shards by name, in the order of the table; a missing table is empty."""
+    tasks: dict[str, list[Task]] = {}
+    for name, task in _rows(path, None):
+        tasks.setdefault(name, []).append(task)
+    return {name: Shard(name, tuple(members)) for name, members in tasks.items()}
+
+
+def read_shard(path: Path, name: str) -> Shard:
+    """One shard; the other rows are passed over unread. DataError when it is not there."""
+    tasks = tuple(task for _, task in _rows(path, name))
+    if not tasks:
+        raise DataError(
+            f"there is no shard {name!r}", where=path, fix="see its first column for the names"
+        )
+    return Shard(name, tasks)
+
+
+def shard_names(path: Path) -> list[str]:
+    """The names in order, without reading the parameters; a missing table has none."""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            next(stream, None)
+            return list(dict.fromkeys(line.partition(",")[0] for line in stream))
+    except FileNotFoundError:
+        return []
+
+
+def _rows(path: Path, only: str | None) -> Iterator[tuple[str, Task]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    lines = io.StringIO(text)
+    if next(lines, "").strip() != ",".join(HEADER):
+        raise DataError("is not a shard table", where=path, fix="run `milepost submit` again")
+    wanted = lines if only is None else (line for line in lines if line.startswith(f"{only},"))
+    for name, key, line, params in csv.reader(wanted):
+        yield name, Task(key, json.loads(params), int(line))

@@ -1,0 +1,30 @@
+# The end: a report and records that say what happened. As a step it needs every shard; the
+# target `closeout` reports whatever there is.
+
+
+rule closeout_run:
+    input:
+        "results/{run}/reconcile.csv",
+    output:
+        report(
+            "results/{run}/closeout/report.html",
+            caption="../report/closeout.rst",
+            category="{run}",
+            labels={"step": "closeout"},
+        ),
+        "results/{run}/closeout/record.json",
+        "results/{run}/closeout/public.json",
+        "results/{run}/closeout/public.md",
+        "results/{run}/closeout/ro-crate-metadata.json",
+        "results/{run}/results.csv",
+    log:
+        "results/{run}/logs/closeout.log",
+    shell:
+        "exec milepost --log {log} closeout {wildcards.run}"
+
+
+rule closeout:
+    params:
+        runs=launched_runs,
+    shell:
+        "for run in {params.runs}; do milepost closeout $run --partial; done"

@@ -1,0 +1,29 @@
+# The work. The marker exists only when every task is done and every artifact verifies; the live
+# journal and the checkpoints are no outputs, because Snakemake deletes outputs of failed jobs.
+
+
+rule shard:
+    input:
+        # ancient: a submission that was written again has not changed this shard's tasks
+        ancient("results/{run}/submission.json"),
+    output:
+        "results/{run}/shards/{shard}/journal.csv",
+    log:
+        "results/{run}/logs/shard/{shard}.log",
+    benchmark:
+        "results/{run}/benchmarks/shard/{shard}.tsv"
+    threads: cpus_of
+    resources:
+        mem_mb=lambda wildcards: RUNS[wildcards.run].resources.mem_mb,
+        runtime=lambda wildcards: runtime_min(wildcards.run),
+        # how often this job was retried unasked: such a retry leaves alone what it cannot mend
+        retry=lambda wildcards, attempt: attempt - 1,
+    shell:
+        "exec milepost --log {log} shard {wildcards.run} {wildcards.shard}"
+        " --automatic {resources.retry}"
+
+
+rule failed:
+    # Only what is not done, of runs that were launched; no new launch, no closeout.
+    input:
+        unfinished_markers(),
