@@ -50,7 +50,6 @@ def _read_inputs(paths: RunPaths) -> dict[str, Any]:
     from milepost.durable import read_json
 
     contract = load_contract(paths)
-    published = read_json(paths.contract)
     if not paths.smoke.is_file():
         raise Refused(
             "there is no smoke test result",
@@ -58,11 +57,11 @@ def _read_inputs(paths: RunPaths) -> dict[str, Any]:
             fix=f"run `milepost smoke {paths.run}` first",
         )
     smoke = read_json(paths.smoke)
-    _gate(smoke, published["digest"], paths)
+    _gate(smoke, contract.digest, paths)
     return {
         "spec": contract.spec,
         "smoke": smoke,
-        "tasks": int(published["table"]["rows"]),
+        "tasks": int(contract.table["rows"]),
         "attempts": _read_attempts(paths),
         "profiles": _read_profiles(contract.spec.planner.profiles, paths.root),
     }

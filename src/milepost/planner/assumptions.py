@@ -34,11 +34,14 @@ def list_assumptions(
     ]
     if found.hazard.preempt_mtbf_s is not None:
         rows += [
-            _row("preemption_mtbf_s", found.hazard.preempt_mtbf_s, "s", choice.preempt_source),
+            _row(
+                "preemption_mtbf_s", found.hazard.preempt_mtbf_s, "s", found.hazard.preempt_source
+            ),
             _row("notice_s", found.machine.notice_s, "s", "stated in the profile"),
             _row("saved_in_notice", found.hazard.saved_chance, "", "computed from t_ckpt_s"),
             _row("effective_mtbf_s", found.hazard.value_s, "s", "computed"),
         ]
+    rows += _storage_row(spec, measured, choice)
     rows.append(_row("downtime_s", found.downtime_s, "s", DEFAULT))
     rows.append(_row("mode", found.machine.mode, "", choice.mode_source))
     if found.machine.profile is not None:
@@ -64,6 +67,18 @@ def _measured_rows(spec: RunSpec, measured: Measured, restore_s: float) -> list[
         source = MEASURED if measured.restore_s is not None else "default: as long as a checkpoint"
         rows.append(_row("restore_s", restore_s, "s", source))
     return rows
+
+
+def _storage_row(spec: RunSpec, measured: Measured, choice: Choice) -> list[dict[str, Any]]:
+    """Bytes of the generations that rotation keeps, in each shard."""
+    if spec.work.kind is not WorkKind.RESUMABLE:
+        return []
+    size, source = measured.ckpt_bytes, "computed from ckpt_bytes and rotation"
+    typical = choice.forecast.machine.ckpt_gb
+    if size is None and typical is not None:
+        size, source = int(typical * 1e9), "computed from the profile's typical checkpoint"
+    kept = None if size is None else size * spec.checkpoint.rotation
+    return [_row("kept_bytes", kept, "bytes", "not measured" if kept is None else source)]
 
 
 def _profile_rows(choice: Choice) -> list[dict[str, Any]]:

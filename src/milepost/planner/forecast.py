@@ -25,6 +25,7 @@ class Hazard:
 
     failures: Mtbf
     preempt_mtbf_s: float | None
+    preempt_source: str
     saved_chance: float
     value_s: float
     low_s: float | None
@@ -105,7 +106,10 @@ def _hazard(
         return None if mtbf_s is None else effective_mtbf(mtbf_s, preempt_s, saved)
 
     value = effective_mtbf(failures.value_s, preempt_s, saved)
-    return Hazard(failures, preempt_s, saved, value, both(failures.low_s), both(failures.high_s))
+    source = "measured by the run's attempts" if history.preemptions else "stated in the profile"
+    return Hazard(
+        failures, preempt_s, source, saved, value, both(failures.low_s), both(failures.high_s)
+    )
 
 
 def _interval(

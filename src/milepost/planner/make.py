@@ -9,7 +9,7 @@ from typing import Any
 from milepost.config.spec import RunSpec
 from milepost.model import WorkKind
 from milepost.planner.assumptions import list_assumptions, rounded
-from milepost.planner.choose import Choice, choose_machine
+from milepost.planner.choose import Choice, Placement, choose_machine
 from milepost.planner.forecast import Forecast
 from milepost.planner.measured import Measured, read_measured
 from milepost.planner.mtbf import read_history
@@ -46,7 +46,7 @@ def make_plan(
             "schema": SCHEMA,
             "run": spec.name,
             "contract_digest": smoke.get("contract_digest"),
-            "interval_s": found.interval.seconds,
+            "interval_s": min(part.forecast.interval.seconds for part in choice.placements),
             "interval_source": found.interval.source,
             "tasks_per_shard": (
                 shards.tasks_per_shard if spec.work.kind is WorkKind.BATCH else None
@@ -56,8 +56,10 @@ def make_plan(
             "walltime_s": walltime_s,
             "mode": found.machine.mode,
             "profile": found.machine.profile,
-            "overhead": _overhead(found, shards.shard_count),
-            "cost": _cost(spec, choice, shards.shard_count),
+            "placement": [_placement(part) for part in choice.placements],
+            "expected_s": choice.time_s,
+            "overhead": _overhead(choice),
+            "cost": _cost(spec, choice),
             "assumptions": list_assumptions(
                 spec, measured, choice, tasks, walltime_s, walltime_source
             ),
@@ -106,14 +108,24 @@ def _walltime(
     return limit, "stated in the config (resources.runtime_s)", [note]
 
 
-def _overhead(found: Forecast, shard_count: int) -> dict[str, Any]:
-    """Overhead of the run; what the report needs to draw it at other intervals."""
-    useful_s = None if found.work_s is None else found.work_s * shard_count
+def _placement(part: Placement) -> dict[str, Any]:
+    machine = part.forecast.machine
+    return {
+        "profile": machine.profile,
+        "mode": machine.mode,
+        "shards": part.shards,
+        "interval_s": part.forecast.interval.seconds,
+    }
+
+
+def _overhead(choice: Choice) -> dict[str, Any]:
+    """Overhead of the whole run, and what the report needs to draw it at other intervals."""
+    found = choice.forecast
+    useful_s, overhead_s = _totals(choice)
     is_finite = found.fraction is not None and math.isfinite(found.fraction)
-    known = is_finite and useful_s is not None
     return {
         "fraction": found.fraction if is_finite else None,
-        "seconds": found.fraction * useful_s if known else None,  # type: ignore[operator]
+        "seconds": overhead_s,
         "textbook_fraction": found.textbook,
         "useful_s": useful_s,
         "unit_s": found.unit_s,
@@ -127,24 +139,48 @@ def _overhead(found: Forecast, shard_count: int) -> dict[str, Any]:
     }
 
 
-def _cost(spec: RunSpec, choice: Choice, shard_count: int) -> dict[str, Any] | None:
-    """Expected cost of the run; None when the price or the work is not known."""
-    found, price = choice.forecast, choice.forecast.machine.price_per_h
-    if price is None or found.work_s is None or found.fraction is None:
-        return None
-    if not math.isfinite(found.fraction):
-        return None
-    useful_s = found.work_s * shard_count
+def _totals(choice: Choice) -> tuple[float | None, float | None]:
+    """Useful and overhead seconds of all shards; None when one of them is not known."""
+    useful_s = overhead_s = 0.0
+    is_known = True
+    for part in choice.placements:
+        if part.forecast.work_s is None:
+            return None, None
+        useful_s += part.forecast.work_s * part.shards
+        fraction = part.forecast.fraction
+        if fraction is None or not math.isfinite(fraction):
+            is_known = False
+        else:
+            overhead_s += part.forecast.work_s * part.shards * fraction
+    return useful_s, overhead_s if is_known else None
+
+
+def _cost(spec: RunSpec, choice: Choice) -> dict[str, Any] | None:
+    """Expected cost of the run; None when a price or the work is not known."""
     units = max(1, spec.resources.gpus)
-    share = found.machine.utilisation
-    overhead_s = useful_s * found.fraction
+    total = overhead = 0.0
+    for part in choice.placements:
+        machine, useful_s, fraction = (
+            part.forecast.machine,
+            part.forecast.work_s,
+            part.forecast.fraction,
+        )
+        if machine.price_per_h is None or useful_s is None or fraction is None:
+            return None
+        if not math.isfinite(fraction):
+            return None
+        lost_s = useful_s * fraction * part.shards
+        paid = (machine.price_per_h, units, machine.utilisation)
+        overhead += cost_overhead(*paid, lost_s)
+        total += cost_total(*paid, useful_s * part.shards, lost_s)
+    first = choice.forecast.machine
     return {
         "currency": choice.currency,
-        "total": cost_total(price, units, share, useful_s, overhead_s),
-        "overhead": cost_overhead(price, units, share, overhead_s),
-        "price_per_h": price,
+        "total": total,
+        "overhead": overhead,
+        "price_per_h": first.price_per_h,
         "units": units,
-        "utilisation": share,
+        "utilisation": first.utilisation,
     }
 
 
