@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from milepost.config.contract import freeze
+from milepost.config.load import parse_config
 from milepost.journal import Row, encode_row, write_marker
 from milepost.lease import boot_id
 from milepost.paths import RunPaths
@@ -41,38 +44,29 @@ class RunFolder:
         self.digest = "sha256:" + "c" * 64
 
     def contract(self, **changes: Any) -> RunFolder:
-        """Freeze a contract over one real input file."""
-        table = self.paths.root / "config" / "tasks.csv"
-        self._bytes(table, b"C\n1\n2\n")
+        """Freeze a contract over real input files; `changes` replace keys of the run's block."""
+        root = self.paths.root
+        self._bytes(root / "config" / "tasks.csv", b"C\n1\n2\n")
+        self._bytes(root / "fit.py", b"print('fits')\n")
+        batch = self.kind == "batch"
+        work: dict[str, Any] = {
+            "kind": self.kind,
+            ("tasks" if batch else "members"): "config/tasks.csv",
+        }
+        work["command"] = "python fit.py --C {C} --out {out}"
+        work["result"] = {"file": "score.json", "best": {"metric": "accuracy", "mode": "max"}}
         raw: dict[str, Any] = {
             "purpose": "Which setting separates the digits best?",
             "software": ["scikit-learn"],
             "workload": "evaluation",
             "resource_class": "cpu",
             "resources": {"cpus": 2, "mem_mb": 1000, "gpus": 0, "runtime_s": 3600},
-            "work": {
-                "kind": self.kind,
-                "tasks": "config/tasks.csv",
-                "command": "python fit.py --C {C} --out {out}/score.json",
-                "result": {"file": "score.json", "best": "accuracy", "best_is": "max"},
-            },
+            "work": work,
             "artifacts": [{"path": "score.json", "check": "json"}],
-            "resume": "rerun-failed-shards",
-            "stop": "all-shards-complete",
         }
-        value = {
-            "schema": 1,
-            "run": self.run,
-            "digest": self.digest,
-            "frozen": raw | changes,
-            "accepted": {},
-            "inputs": [self._proof(table, "config/tasks.csv")],
-            "table": {"path": "config/tasks.csv", "rows": 2, "digest": sha(table.read_bytes())},
-            "versions": {"python": "3.11.9", "milepost": "0.1.0"},
-            "created": at(0),
-        }
-        self._json(self.paths.frozen_contract, value)
-        self._json(self.paths.contract, value)
+        config = parse_config({"runs": {self.run: raw | changes}}, root=root)
+        frozen = freeze(config.runs[self.run], self.paths, datetime(2026, 3, 1, 8, tzinfo=UTC))
+        self.digest = frozen.digest
         return self
 
     def smoke(self, passed: bool = True, digest: str | None = None) -> RunFolder:
@@ -152,8 +146,16 @@ class RunFolder:
         self._row(shard, Row(at(time), attempt, "task", key, "done", seconds, json.dumps(data)))
         return path
 
-    def failed(self, shard: str, key: str, *, attempt: int = 1, code: int = 1) -> None:
-        data = json.dumps({"finding": FINDING, "exit": code, "log": ["Traceback", "ValueError"]})
+    def failed(
+        self,
+        shard: str,
+        key: str,
+        *,
+        attempt: int = 1,
+        code: int = 1,
+        finding: Mapping[str, Any] | None = FINDING,
+    ) -> None:
+        data = json.dumps({"finding": finding, "exit": code, "log": ["Traceback", "ValueError"]})
         self._row(shard, Row(at(12), attempt, "task", key, "failed", 1.0, data))
 
     def checkpoint(self, shard: str, generation: str, *, attempt: int = 1, time: float) -> None:
@@ -238,4 +240,32 @@ def finished_sweep(root: Path) -> RunFolder:
         folder.attempt(shard, 1)
         folder.marker(shard)
         folder.upload(shard)
+    return folder
+
+
+def finished_simulation(root: Path, energy: float = -1.40) -> RunFolder:
+    """One long shard that was killed once, lost 4 s, and was resumed to its end."""
+    folder = RunFolder(root, "ising", "resumable").contract(
+        work={
+            "kind": "resumable",
+            "members": "config/tasks.csv",
+            "command": "python fit.py --C {C} --out {out}",
+        },
+        workload="simulation",
+        artifacts=[{"path": "energy.json", "check": "json"}],
+        control={"file": "energy.json", "metric": "energy", "reference": "exact", "error": "error"},
+        resume="resume-from-checkpoint",
+    )
+    shard = "beta-1"
+    folder.smoke().plan(interval_s=10.0).table({shard: {"m1": {"C": 1}}})
+    folder.checkpoint(shard, "000001", time=15)
+    folder.attempt(shard, 1, started=at(5), ended=None, exit_code=None, stop=None, lost_s=None)
+    folder.checkpoint(shard, "000002", attempt=2, time=40)
+    result = {"energy": energy, "exact": -1.41, "error": 0.01}
+    folder.done(shard, "m1", result, attempt=2, file="energy.json", seconds=45.0, time=55)
+    restored = {"generation": "000001", "step": 15, "tier": "scratch", "lost_s": 4.0}
+    times = {"started": at(20), "ended": at(56), "useful_s": 30.0, "checkpoint_s": 1.0}
+    folder.attempt(shard, 2, restored=restored, lost_s=0.0, **times)
+    folder.marker(shard)
+    folder.upload(shard, generation="000002")
     return folder

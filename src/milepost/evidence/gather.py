@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from milepost.config.build import build_run
 from milepost.config.spec import RunSpec
+from milepost.config.yamlfile import merge
 from milepost.durable import read_json
 from milepost.errors import ConfigError, DataError
 from milepost.evidence.table import read_shards
-from milepost.evidence.terms import spec_of
 from milepost.evidence.types import AttemptEvidence, RunEvidence, ShardEvidence
 from milepost.evidence.witness import Look, Seen, look_at_all
 from milepost.lease import Holder, read_holder
@@ -135,7 +136,7 @@ def _processes(orders: list[Look]) -> int:
 def _shards(
     paths: RunPaths, table: Mapping[str, list[str]], seen: Mapping[str, Seen], in_table: bool
 ) -> Iterable[ShardEvidence]:
-    done = {key for one in seen.values() for key in one.done}
+    done = {key: name for name, one in seen.items() for key in one.done}
     damaged = {p.key: p for one in seen.values() for p in one.damaged if p.key not in done}
     failed = {p.key: p for one in seen.values() for p in one.failed}
     for name, tasks in table.items():
@@ -147,7 +148,7 @@ def _shard(
     paths: RunPaths,
     seen: Seen,
     tasks: list[str],
-    done: set[str],
+    done: Mapping[str, str],
     damaged: Mapping[str, Any],
     failed: Mapping[str, Any],
 ) -> ShardEvidence:
@@ -162,11 +163,12 @@ def _shard(
         failed=tuple(failed[k] for k in open_tasks if k in failed and k not in damaged),
         damaged=tuple(damaged[k] for k in open_tasks if k in damaged),
         missing=missing,
+        elsewhere={k: done[k] for k in tasks if done.get(k, seen.name) != seen.name},
         strays=0 if seen.rows else sum(paths.artifact(name).is_dir() for name in missing),
         started=seen.started or files.attempts.is_dir(),
         rows=seen.rows,
         damaged_rows=seen.damaged_rows,
-        attempts=tuple(_attempts(files.attempts, lost)),
+        attempts=tuple(_attempts(files.attempts, seen.last_signs, lost)),
         checkpoints=tuple(seen.checkpoints),
         task_s=seen.seconds / len(seen.done) if seen.done else None,
         holder=_holder(files.lease, lost),
@@ -194,24 +196,30 @@ def _holder(path: Path, lost: list[str]) -> Holder | None:
         return None
 
 
-def _attempts(folder: Path, lost: list[str]) -> Iterable[AttemptEvidence]:
+def _attempts(
+    folder: Path, last_signs: Mapping[int, str], lost: list[str]
+) -> Iterable[AttemptEvidence]:
     if not folder.is_dir():
         return
     numbers = (int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit())
     for number in sorted(numbers):
         value = _json(folder / f"{number}.json", lost)
         if isinstance(value, dict):
-            yield _attempt(number, value)
+            yield _attempt(number, value, last_signs.get(number))
 
 
-def _attempt(number: int, value: Mapping[str, Any]) -> AttemptEvidence:
+def _attempt(number: int, value: Mapping[str, Any], last_sign: str | None) -> AttemptEvidence:
     same = ("started", "ended", "exit_code", "stop", "finding", "useful_s", "checkpoint_s")
     more = ("lost_s", "cpu_s", "max_rss_bytes", "slurm_job_id", "restored")
-    return AttemptEvidence(number=number, **{k: value.get(k) for k in (*same, *more)})
+    known = {k: value.get(k) for k in (*same, *more)}
+    done = (value.get("counts") or {}).get("done")
+    return AttemptEvidence(number=number, done=done, last_sign=last_sign, **known)
 
 
 def _spec(contract: Mapping[str, Any] | None, notes: list[str]) -> RunSpec | None:
+    """The run as it was frozen, not as today's configuration says."""
     if contract is None:
         notes.append("there is no contract: what was expected is not known")
         return None
-    return spec_of(contract)
+    frozen = {k: v for k, v in contract["frozen"].items() if k != "adapter_digest"}
+    return build_run(contract["run"], merge(contract["accepted"], frozen))

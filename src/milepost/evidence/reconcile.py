@@ -15,6 +15,7 @@ from milepost.evidence.gather import shard_table
 from milepost.evidence.states import Artifacts, Decision, Journal, Scheduler, decide
 from milepost.evidence.table import parameters
 from milepost.evidence.types import RunEvidence, ShardEvidence, TaskProblem
+from milepost.evidence.witness import MISSING
 from milepost.lease import STALE_S
 from milepost.model import Verdict
 from milepost.paths import RunPaths
@@ -156,9 +157,6 @@ def artifacts_say(shard: ShardEvidence, expected: bool) -> Artifacts:
     if shard.strays:
         return Artifacts.VERIFIED
     return Artifacts.VERIFIED if shard.done and expected else Artifacts.NOT_EXPECTED
-
-
-MISSING = "is missing"
 
 
 def describe(problem: TaskProblem, params: Mapping[str, str] | None) -> str:

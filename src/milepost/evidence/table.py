@@ -12,8 +12,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from milepost.errors import DataError
-
-HEADER = "shard,task,line,params"
+from milepost.shardtable import HEADER
 
 
 def read_shards(path: Path) -> dict[str, list[str]]:
@@ -31,7 +30,7 @@ def read_shards(path: Path) -> dict[str, list[str]]:
     return shards
 
 
-def read_tasks(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+def stream_tasks(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Every row as (shard, task key, parameters), streaming."""
     for number, line in _lines(path):
         try:
@@ -57,9 +56,9 @@ def parameters(path: Path, keys: Container[str]) -> dict[str, dict[str, str]]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open(encoding="utf-8", newline="") as stream:
         header = stream.readline().rstrip("\r\n")
-        if header != HEADER:
+        if header != ",".join(HEADER):
             raise DataError(
-                f"has the header {header!r} instead of {HEADER!r}",
+                f"has the header {header!r} instead of {','.join(HEADER)!r}",
                 where=path,
                 fix="restore the shard table from results/ or from a backup",
             )

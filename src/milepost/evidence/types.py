@@ -32,7 +32,10 @@ class TaskProblem:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEvidence:
-    """One attempt as its runner recorded it; `ended` is None when it never said good-bye."""
+    """One attempt as its runner recorded it; `ended` is None when it never said good-bye.
+
+    `done` counts the shard's tasks that were done when it ended.
+    """
 
     number: int
     started: str | None
@@ -47,6 +50,9 @@ class AttemptEvidence:
     max_rss_bytes: int | None
     slurm_job_id: str | None
     restored: Mapping[str, Any] | None
+    done: int | None = None
+    last_sign: str | None = None
+    """Time of the attempt's last row in the journal: when it was last seen at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ class ShardEvidence:
     `done` counts tasks whose artifacts are there as recorded; `missing` holds the keys of tasks
     without a terminal row; `strays` counts those of them that have artifacts all the same.
     `in_table` is False when the shard table is gone and the tasks are those of the journal.
-    `holder` is whoever has the lease. `notes` are facts a person must see, such as a torn row;
+    `elsewhere` names, for tasks that were done under another shard, that shard. `holder` is
+    whoever has the lease. `notes` are facts a person must see, such as a torn row;
     `lost` names files that should be there and could not be read.
     """
 
@@ -79,6 +86,7 @@ class ShardEvidence:
     failed: tuple[TaskProblem, ...] = ()
     damaged: tuple[TaskProblem, ...] = ()
     missing: tuple[str, ...] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     strays: int = 0
     in_table: bool = True
     started: bool = False

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from milepost.durable import digest_file
+from milepost.artifacts import verify_proofs
 from milepost.errors import DataError
 from milepost.evidence.types import CheckpointEvidence, TaskProblem
 from milepost.journal import JournalState, Row, read_journal
+from milepost.model import FileProof
+
+MISSING = "is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Seen:
     torn: bool = False
     started: bool = False
     seconds: float = 0.0
+    last_signs: dict[int, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
     def keys(self) -> set[str]:
@@ -74,11 +78,15 @@ def _add(seen: Seen, state: JournalState, order: Look) -> None:
     seen.superseded += state.superseded
     seen.torn |= state.torn
     seen.started |= state.rows > 0
-    known = set(seen.done)
+    known, last = set(seen.done), seen.last_signs
+    for row in (*state.attempts, *state.checkpoints, *state.failed.values()):
+        last[row.attempt] = max(row.time, last.get(row.attempt, ""))
     for key, row in state.done.items():
         if key in known:
             continue
         seen.seconds += row.seconds or 0.0
+        if row.time > last.get(row.attempt, ""):
+            last[row.attempt] = row.time
         problem = _verify(key, row, order)
         if problem is None:
             seen.done.append(key)
@@ -99,25 +107,20 @@ def _verify(key: str, row: Row, order: Look) -> TaskProblem | None:
     names = {proof["path"] for proof in recorded}
     for path in order.expected if row.event == "task" else ():
         if path not in names and not os.path.exists(f"{folder}/{path}"):
-            return TaskProblem(key, "is missing", artifact=f"{folder}/{path}")
+            return TaskProblem(key, MISSING, artifact=f"{folder}/{path}")
     return None
 
 
-def mismatch(folder: Path | str, proof: Mapping[str, Any], deep: bool) -> str | None:
+def mismatch(folder: Path, proof: Mapping[str, Any], deep: bool) -> str | None:
     """How the file differs from its proof; None when it is as recorded."""
-    path = f"{folder}/{proof['path']}"
     try:
-        size = os.stat(path).st_size
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    if size != proof["bytes"]:
-        return f"has {size} bytes instead of {proof['bytes']}"
-    digest = str(proof["digest"])
-    if deep and digest_file(path, digest.partition(":")[0]) != digest:
-        return f"has another digest than {digest}"
-    return None
+        if not deep and os.stat(f"{folder}/{proof['path']}").st_size == proof["bytes"]:
+            return None
+    except OSError:
+        pass  # verify_proofs looks again and says what is wrong
+    wanted = FileProof(proof["path"], proof["bytes"], proof["digest"])
+    problems = verify_proofs(folder, [wanted], deep)
+    return problems[0].removeprefix(f"{wanted.path}: ") if problems else None
 
 
 def _failure(key: str, row: Row) -> TaskProblem:

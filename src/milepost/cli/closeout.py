@@ -1,0 +1,65 @@
+"""`milepost closeout`: the run's verdict, report and records."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from milepost.errors import ConfigError, Suspect
+
+if TYPE_CHECKING:
+    from milepost.evidence.closing import Closing
+
+
+@click.command(short_help="the run's verdict, report and records")
+@click.argument("run")
+@click.option("--partial", is_flag=True, help="Report on a run that goes on or failed; exit 0.")
+@click.option(
+    "--accept", metavar="REASON", help="Close with what is false now, and say why for ever."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+def command(run: str, partial: bool, accept: str | None, as_json: bool) -> None:
+    """Judge RUN and write results/RUN/closeout/: report, records, RO-Crate.
+
+    Waits for nothing. Exit code 0 when the run is closed, 21 when it is not.
+    """
+    from milepost.clock import utc_now
+    from milepost.evidence.closing import close
+    from milepost.evidence.records import record
+    from milepost.paths import RunPaths
+
+    if accept is not None and not accept.strip():
+        raise ConfigError(
+            "--accept needs a reason", fix="say in a sentence why this is good enough"
+        )
+    closing = close(RunPaths(run), now=utc_now(), partial=partial, accept=accept)
+    click.echo(json.dumps(record(closing), indent=2) if as_json else _text(closing))
+    if not partial and not closing.closeout.is_closed:
+        first = closing.closeout.open_items[0]
+        raise Suspect(
+            f"not closed: {first.title.lower()} is not true ({first.evidence})",
+            where=closing.facts.run.paths.closeout / "report.html",
+            fix=first.next_action,
+        )
+
+
+def _text(closing: Closing) -> str:
+    from milepost.evidence.tabulate import tabulate
+
+    words = {True: "yes", False: "NO", None: "n/a"}
+    rows = []
+    for item in closing.closeout.items:
+        more = f" -> {item.next_action}" if item.next_action else ""
+        rows.append((words[item.holds], f"{item.title}: {item.evidence}{more}"))
+    lines = [
+        tabulate(("", "item"), rows),
+        f"run {closing.facts.run.paths.run}: {closing.closeout.verdict}",
+    ]
+    lines += [f"accepted {a.time}: {a.reason}" for a in closing.closeout.accepted]
+    best = closing.table.best
+    if best is not None:
+        values = ", ".join(f"{k}={v}" for k, v in best.items() if k not in ("task", "shard"))
+        lines.append(f"best by {closing.table.best_by}: {values} (task {best['task']})")
+    return "\n".join(lines)

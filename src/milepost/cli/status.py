@@ -1,0 +1,36 @@
+"""`milepost status`: what is done, running and failed, on one screen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command(short_help="what is done, running and failed, on one screen")
+@click.argument("run", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
+def command(run: str | None, as_json: bool) -> None:
+    """Show how RUN, or every run here, stands. Reads only."""
+    from milepost.evidence.standing import standing
+    from milepost.evidence.tabulate import tabulate
+    from milepost.paths import RunPaths
+
+    found = [standing(RunPaths(name)) for name in ([run] if run else _runs(Path(".")))]
+    if as_json:
+        click.echo(json.dumps([s.as_json() for s in found], indent=2))
+        return
+    if not found:
+        click.echo("no run here yet; next: snakemake -c2")
+        return
+    header = ("run", "tasks", "done", "failed", "left", "rate/s", "ETA", "shards", "next")
+    click.echo(tabulate(header, [s.row() for s in found]))
+
+
+def _runs(root: Path) -> list[str]:
+    """Runs that have a contract or a shard table here."""
+    proofs: list[Any] = [*root.glob("work/*/contract.json"), *root.glob("results/*/contract.json")]
+    proofs += root.glob("work/*/shards.csv")
+    return sorted({path.parent.name for path in proofs})

@@ -1,0 +1,77 @@
+"""The whole record of a closeout, for programs of this site."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost import __version__
+from milepost.evidence.account import Account, failures
+from milepost.evidence.closeout import observed_cost, planned_observed
+from milepost.evidence.reconcile import count
+from milepost.evidence.types import RunEvidence
+
+if TYPE_CHECKING:
+    from milepost.evidence.closing import Closing
+
+SCHEMA = 1
+
+
+def record(closing: Closing) -> dict[str, Any]:
+    """Everything that was found; not for the public."""
+    facts, closeout = closing.facts, closing.closeout
+    run = facts.run
+    return {
+        "schema": SCHEMA,
+        "run": run.paths.run,
+        "created": closing.now,
+        "milepost": __version__,
+        "verdict": closeout.verdict,
+        "closed": closeout.is_closed,
+        "partial": closing.partial,
+        "accepted": [
+            {"reason": a.reason, "time": a.time, "items": dict(a.items)} for a in closeout.accepted
+        ],
+        "contract": None if run.contract is None else run.contract["digest"],
+        "items": [item.as_json() for item in closeout.items],
+        "shards": count(facts.verdicts),
+        "tasks": task_counts(run),
+        "failures": failures(run),
+        "best": best(closing),
+        "control": [
+            {"shard": c.shard, "value": c.value, "reference": c.reference, "error": c.error}
+            | {"sigmas": c.sigmas, "agrees": c.agrees, "problem": c.problem}
+            for c in facts.controls
+        ],
+        "account": account_json(facts.account) | {"cost": observed_cost(run, facts.account)},
+        "planned_observed": [
+            dict(zip(("what", "planned", "observed"), row, strict=True))
+            for row in planned_observed(run, facts.account)
+        ],
+        "versions": dict((run.contract or {}).get("versions", {})),
+        "notes": list(run.notes),
+    }
+
+
+def task_counts(run: RunEvidence) -> dict[str, int]:
+    shards = run.shards
+    return {
+        "all": sum(len(s.tasks) for s in shards),
+        "done": sum(s.done for s in shards),
+        "failed": sum(len(s.failed) for s in shards),
+        "damaged": sum(len(s.damaged) for s in shards),
+        "missing": sum(len(s.missing) for s in shards),
+    }
+
+
+def best(closing: Closing) -> dict[str, Any] | None:
+    table = closing.table
+    return None if table.best is None else {"by": table.best_by, "row": table.best}
+
+
+def account_json(account: Account) -> dict[str, Any]:
+    names = ("attempt_count", "interruption_count", "blind_count", "elapsed_s")
+    more = ("allocated_core_s", "useful_core_s", "checkpoint_core_s", "lost_core_s")
+    rest = ("other_core_s", "overhead_fraction", "cpu_s", "max_rss_bytes", "checkpoint_count")
+    last = ("blocked_s", "durable_s")
+    values = {name: getattr(account, name) for name in (*names, *more, *rest, *last)}
+    return values | {"stops": dict(account.stops)}
