@@ -68,7 +68,7 @@ def test_a_peer_that_skips_a_task_is_not_a_result() -> None:
 def test_table_says_na_where_milepost_was_not_measured() -> None:
     measure, overhead = module("measure"), module("overhead")
     lines = list(overhead.table([measure.Sample("processes", "xargs -P", 1000, 2.0)]))
-    assert lines[-2] == "| 1,000 | xargs -P | nothing | 2.000 | 2.000 - 2.000 | n/a |"
+    assert lines[-2] == "| 1,000 | xargs -P | nothing | 2.000 | 2.000 - 2.000 | n/a | n/a |"
 
 
 def test_table_compares_with_milepost() -> None:
@@ -77,6 +77,16 @@ def test_table_compares_with_milepost() -> None:
     samples.append(measure.Sample("processes", "xargs -P", 1000, 0.8))
     rows = [line for line in overhead.table(samples) if line.startswith("| 1,000")]
     assert [row.split("|")[-2].strip() for row in rows] == ["0.80", "1.00"]
+
+
+def test_start_up_is_taken_off_what_a_further_task_costs() -> None:
+    measure, overhead = module("measure"), module("overhead")
+    samples = [measure.Sample("processes", "milepost", 1, 0.5)]
+    samples.append(measure.Sample("processes", "milepost", 1001, 1.5))
+    one, many = measure.summarise(samples)
+    assert overhead.marginal_ms(many, [one, many]) == pytest.approx(1.0)
+    assert overhead.marginal_ms(one, [one, many]) is None
+    assert overhead.marginal_ms(many, [many]) is None
 
 
 @pytest.mark.parametrize("name", ["Xargs", "ProcessPool", "ProcessPoolSingle"])
