@@ -8,11 +8,12 @@ is never split, expanded or run, whatever it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from milepost.config.hazards import hazard
 from milepost.config.script import make_script
 from milepost.config.template import Field, Piece, split_fields, unique_names
 from milepost.config.words import split_words
@@ -42,12 +43,14 @@ class CommandTemplate:
         names = unique_names(pieces)
         words = split_words(pieces, where)
         needs_shell = words is None
-        if words is None:
+        if words is not None:
+            _check_words(words, where)
+        else:
             script = (*SHELL, make_script(pieces, where), "milepost")
             words = [*((word,) for word in script), *((Field(name),) for name in names)]
         if not words:
             raise ConfigError("the command is empty", where=where, fix="write a program to run")
-        constant = tuple("".join(p for p in word if isinstance(p, str)) for word in words)
+        constant = tuple(_literal(word) for word in words)
         makers = [(at, _maker(word)) for at, word in enumerate(words)]
         return cls(text, names, needs_shell, constant, tuple((n, m) for n, m in makers if m))
 
@@ -64,6 +67,23 @@ class CommandTemplate:
                 fix="add a column of that name to the table, or write {{ and }} for braces",
             ) from error
         return words
+
+
+def _check_words(words: Sequence[tuple[Piece, ...]], where: object) -> None:
+    """Refuse a field that another program, such as `bash -c`, would run."""
+    literal = [_literal(word) for word in words]
+    for at, word in enumerate(words):
+        names = [piece.name for piece in word if isinstance(piece, Field)]
+        if names and (reason := hazard(literal[:at], literal[at])):
+            raise ConfigError(
+                f"field {{{names[0]}}} stands {reason}: its value could become code",
+                where=where,
+                fix="write the command itself: milepost starts a shell where one is needed",
+            )
+
+
+def _literal(word: Sequence[Piece]) -> str:
+    return "".join(piece for piece in word if isinstance(piece, str))
 
 
 def _maker(word: tuple[Piece, ...]) -> _Maker | None:
