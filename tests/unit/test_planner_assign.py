@@ -125,7 +125,7 @@ def test_the_binding_wish_is_named_with_its_least_change() -> None:
     found = {one.what: one.text for one in find_relaxations([group()], [CHEAP, FAST], limits)}
     assert found["budget"] == "budget: 10"
     assert found["deadline"] == "deadline_h: 0.0556"
-    assert found["capacity"] == "3 places for cheap"
+    assert found["capacity"] == "2 places for cheap"
 
 
 def test_relaxations_work_and_come_smallest_first() -> None:

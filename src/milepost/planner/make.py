@@ -16,6 +16,7 @@ from milepost.planner.mtbf import read_history
 from milepost.planner.sharding import ShardPlan, shard_seconds, split_tasks
 from milepost.planner.theory import cost_overhead, cost_total
 from milepost.planner.walltime import end_margin, reservations
+from milepost.planner.words import duration
 
 SCHEMA = 1
 _NOTABLE = 0.05
@@ -102,7 +103,7 @@ def _walltime(
         return walltime_s, "measured by the smoke test (95 % quantile and margin)", []
     count = reservations(busy_s, limit, found.restore_s, margin_s)
     note = (
-        f"a shard needs about {need_s:.4g} s and resources.runtime_s is {limit} s: "
+        f"a shard needs about {duration(need_s)} and resources.runtime_s is {duration(limit)}: "
         f"expect {count} allocations for each"
     )
     return limit, "stated in the config (resources.runtime_s)", [note]
@@ -197,8 +198,8 @@ def _notes(
     exact, textbook = found.fraction, found.textbook
     if exact is not None and not math.isfinite(exact):
         notes.append(
-            f"failures every {found.hazard.value_s:.4g} s leave no time to finish "
-            f"{found.unit_s:.4g} s of work: shorten the interval or the tasks"
+            f"failures every {duration(found.hazard.value_s)} leave no time to finish "
+            f"{duration(found.unit_s)} of work: shorten the interval or the tasks"
         )
     elif (spec.work.kind is WorkKind.RESUMABLE and exact and textbook is not None) and abs(
         textbook - exact

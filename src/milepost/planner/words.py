@@ -1,0 +1,27 @@
+"""Numbers as a person says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def percent(fraction: float | None) -> str:
+    return "n/a" if fraction is None else f"{100.0 * fraction:.3g} %"
+
+
+def money(cost: Mapping[str, Any] | None) -> str:
+    """Total and overhead in the price's currency; n/a when it is not known."""
+    if cost is None:
+        return "n/a"
+    return f"{cost['total']:.2f} {cost['currency']}, of it overhead {cost['overhead']:.2f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as a person says them: 45 s, 12 min, 3.5 h, 2.1 d; n/a for None."""
+    if seconds is None:
+        return "n/a"
+    for size, unit in ((86400.0 * 2, "d"), (3600.0, "h"), (120.0, "min")):
+        if seconds > size or (unit == "h" and seconds >= size):
+            return f"{seconds / {'d': 86400.0, 'h': 3600.0, 'min': 60.0}[unit]:.3g} {unit}"
+    return f"{seconds:.3g} s"
