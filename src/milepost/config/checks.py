@@ -1,14 +1,88 @@
-"""Checks that a schema cannot make."""
+"""Checks that a schema cannot make, over all runs and the places they share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from milepost.config.schema import Problem
+from milepost.config.checks_run import RUN_CHECKS
+from milepost.config.checks_work import WORK_CHECKS
+from milepost.config.schema import Problem, shown
+from milepost.config.view import View
+
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_LONGEST_NAME = 60
 
 
-def check_config(data: Mapping[str, Any], root: Path, known: Set[str]) -> list[Problem]:
-    """Mistakes that need more than the schema; keys in `known` are already reported."""
-    return []
+def check_config(data: Mapping[str, Any], root: Path) -> list[Problem]:
+    """Mistakes that need more than the schema; `data` has its defaults and may be wrong anywhere.
+
+    Files are looked for below `root`.
+    """
+    view = View(data)
+    checks: list[Callable[[], Iterator[Problem]]] = [
+        lambda: _numbers(view),
+        lambda: _names(view),
+        lambda: _tiers(view),
+    ]
+    problems = [problem for check in checks for problem in check()]
+    for run in view.items("runs"):
+        for run_check in RUN_CHECKS:
+            problems += run_check(run, view.at("tiers"))
+        for work_check in WORK_CHECKS:
+            problems += work_check(run, root)
+    return problems
+
+
+def _numbers(view: View) -> Iterator[Problem]:
+    if isinstance(view.data, float) and not math.isfinite(view.data):
+        yield view.wrong(f"{view.data} is not a finite number")
+    for item in view.items():
+        yield from _numbers(item)
+
+
+def _names(view: View) -> Iterator[Problem]:
+    for run in view.items("runs"):
+        if not NAME.fullmatch(run.name):
+            better = re.sub(r"[^a-z0-9]+", "-", run.name.lower()).strip("-") or "run-1"
+            yield run.wrong(
+                f"{run.name!r} is no name for a run; expected a-z, 0-9 and single hyphens,"
+                f" such as {better}"
+            )
+        elif len(run.name) > _LONGEST_NAME:
+            yield run.wrong(f"the name is longer than {_LONGEST_NAME} characters")
+
+
+def _tiers(view: View) -> Iterator[Problem]:
+    """Tiers lie beside each other and outside the folders of the runs."""
+    tiers = view.at("tiers")
+    places = {tier.name: tier for tier in tiers.items() if tier.text() is not None}
+    folders = {name: _folder(str(tier.data)) for name, tier in places.items()}
+    for run in view.items("runs"):
+        for own in (f"results/{run.name}", f"work/{run.name}"):
+            for name, folder in folders.items():
+                if _is_within(folder, own) or _is_within(own, folder):
+                    yield places[name].wrong(
+                        f"{shown(places[name].data)} overlaps {own}, the folder of run {run.name};"
+                        " expected a place of its own"
+                    )
+    for one, other in combinations(folders, 2):
+        inner = _is_within(folders[one], folders[other]) or _is_within(folders[other], folders[one])
+        if inner:
+            yield places[other].wrong(
+                f"{shown(places[other].data)} overlaps tiers.{one}; expected a place of its own"
+            )
+
+
+def _folder(place: str) -> str:
+    is_url = "://" in place
+    return place.rstrip("/") if is_url else os.path.normpath(place)
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    return inner == outer or inner.startswith(outer + "/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from milepost.config.spec import RunSpec, WorkSpec
@@ -48,7 +47,7 @@ def _below(word: str, root: Path, spec: RunSpec) -> str | None:
 def _globbed(work: WorkSpec, root: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for pattern in work.inputs:
-        matches = [path for path in _glob(root, pattern) if path.is_file()]
+        matches = glob_files(root, pattern)
         if not matches:
             raise ConfigError(
                 f"{pattern!r} matches no file",
@@ -59,10 +58,10 @@ def _globbed(work: WorkSpec, root: Path) -> dict[str, Path]:
     return found
 
 
-def _glob(root: Path, pattern: str) -> Iterator[Path]:
-    if os.path.isabs(pattern):
-        return Path("/").glob(pattern.lstrip("/"))
-    return root.glob(pattern)
+def glob_files(root: Path, pattern: str) -> list[Path]:
+    """Files that a path or glob means; relative ones are below `root`."""
+    folder = Path("/") if os.path.isabs(pattern) else root
+    return [path for path in folder.glob(pattern.lstrip("/")) if path.is_file()]
 
 
 def _module(work: WorkSpec, root: Path) -> dict[str, Path]:

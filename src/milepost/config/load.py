@@ -11,7 +11,13 @@ from typing import Any
 
 from milepost.config.build import build_run
 from milepost.config.checks import check_config
-from milepost.config.schema import Problem, config_schema, fill_defaults, schema_problems
+from milepost.config.schema import (
+    Problem,
+    config_schema,
+    fill_defaults,
+    schema_problems,
+    without_echoes,
+)
 from milepost.config.spec import RunSpec, TierSpec
 from milepost.config.yamlfile import load_config
 from milepost.errors import ConfigError
@@ -52,9 +58,9 @@ def parse_config(
     data = with_text_keys(data)
     filled = fill_defaults(schema, data)
     problems = schema_problems(schema, filled)
-    problems += check_config(filled, root, {problem.key for problem in problems})
+    problems += check_config(filled, root)
     if problems:
-        raise ConfigProblems(problems, source)
+        raise ConfigProblems(without_echoes(problems), source)
     tiers = filled["tiers"]
     runs = {name: build_run(name, {**raw, "tiers": tiers}) for name, raw in filled["runs"].items()}
     return Config(runs, TierSpec(**tiers))

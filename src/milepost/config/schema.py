@@ -31,6 +31,8 @@ class Problem:
 
     key: str
     says: str
+    meant: str | None = None
+    """The key that was probably meant by an unknown one."""
 
     def __str__(self) -> str:
         return f"{self.key}: {self.says}"
@@ -89,13 +91,22 @@ def schema_problems(schema: Schema, data: Any) -> list[Problem]:
     return [problem for error in errors for problem in _explain(error)]
 
 
+def without_echoes(problems: Iterable[Problem]) -> list[Problem]:
+    """One message for each mistake: a key that was only misspelt is not missing as well."""
+    problems = list(dict.fromkeys(problems))
+    meant = {problem.meant for problem in problems}
+    return [p for p in problems if not (p.key in meant and p.says.startswith("is missing"))]
+
+
 def _explain(error: Any) -> Iterator[Problem]:
     key = key_path(error.absolute_path)
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))
         for name in error.instance:
             if name not in known:
-                yield Problem(_join(key, name), f"unknown key; {_neighbour(name, known)}")
+                close = nearest(name, known)
+                meant = _join(key, close) if close else None
+                yield Problem(_join(key, name), f"unknown key; {_neighbour(name, known)}", meant)
     elif error.validator == "required":
         for name in error.validator_value:
             if name not in error.instance:
@@ -128,6 +139,7 @@ def _expected(schema: Schema) -> str:
         "minimum": "at least {}",
         "exclusiveMinimum": "more than {}",
         "minLength": "not empty",
+        "maxLength": "of {} character",
         "minItems": "with {} item or more",
         "minProperties": "with {} key or more",
         "uniqueItems": "no item twice",
