@@ -1,0 +1,237 @@
+"""Failure signatures: parsed and compiled once from workflow/policies/failures.yaml.
+
+A signature first looks for plain words in the whole text, which is cheap; only lines that hold
+one meet its regular expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from milepost.errors import ConfigError
+from milepost.model import Action, FailureClass
+from milepost.resources import load_yaml
+
+_LINES_PER_WORD = 50
+_USER_RANK = 90
+_KEYS = frozenset(
+    [
+        "name",
+        "class",
+        "subclass",
+        "action",
+        "rank",
+        "why",
+        "words",
+        "pattern",
+        "errno",
+        "signal",
+        "needs",
+        "unless",
+        "not_line",
+        "states",
+        "exits",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The lines of a log, and its text in lower case, line by line the same."""
+
+    lines: tuple[str, ...]
+    lower: str
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> Log:
+        return cls(tuple(lines), "\n".join(lines).lower())
+
+    def holding(self, word: str) -> Iterator[tuple[int, str]]:
+        """Line numbers (from 0) and lower-case lines that hold `word`, the first fifty."""
+        start, number, counted = self.lower.find(word), 0, 0
+        for _ in range(_LINES_PER_WORD):
+            if start < 0:
+                return
+            number += self.lower.count("\n", counted, start)
+            begin = self.lower.rfind("\n", 0, start) + 1
+            end = self.lower.find("\n", start)
+            end = len(self.lower) if end < 0 else end
+            yield number, self.lower[begin:end]
+            counted, start = start, self.lower.find(word, end)
+
+    def without(self, numbers: set[int]) -> Log:
+        if not numbers:
+            return self
+        return Log.of([line for n, line in enumerate(self.lines) if n not in numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Which lines of which logs a signature is for; the keys of failures.yaml."""
+
+    words: tuple[str, ...] = ()
+    regex: re.Pattern[str] | None = None
+    numbers: re.Pattern[str] | None = None
+    needs: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    not_line: tuple[str, ...] = ()
+
+    def lines_in(self, log: Log) -> list[int]:
+        """Numbers of the lines that fit, ascending."""
+        text = log.lower
+        present = [word for word in self.words if word in text]
+        numbers = self.numbers is not None and ("errno" in text or "signal" in text)
+        if not present and not numbers:
+            return []
+        if self.needs and not any(word in text for word in self.needs):
+            return []
+        if self.unless and any(word in text for word in self.unless):
+            return []
+        found = {n for word in present for n, line in log.holding(word) if self._fits(line)}
+        if numbers and self.numbers is not None:
+            found |= self._numbered(log, self.numbers)
+        return sorted(found)
+
+    def _fits(self, line: str) -> bool:
+        if self.not_line and any(word in line for word in self.not_line):
+            return False
+        return self.regex is None or self.regex.search(line) is not None
+
+    def _numbered(self, log: Log, regex: re.Pattern[str]) -> set[int]:
+        return {
+            n
+            for word in ("errno", "signal")
+            for n, line in log.holding(word)
+            if regex.search(line) and not any(other in line for other in self.not_line)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A kind of failure: how it is recognised and what follows. `rank`: nearness to the cause."""
+
+    name: str
+    failure_class: FailureClass
+    subclass: str
+    action: Action
+    rank: int
+    why: str
+    pattern: Pattern = field(default_factory=Pattern)
+    states: frozenset[str] = frozenset()
+    exits: frozenset[str] = frozenset()
+
+    def is_for(self, states: frozenset[str], exits: frozenset[str]) -> bool:
+        """Do state and exit code, where the signature names some, fit?"""
+        return (not self.states or bool(self.states & states)) and (
+            not self.exits or bool(self.exits & exits)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Harmless:
+    """Lines that look like failures; `after_success`: only where the job ended well."""
+
+    pattern: Pattern
+    why: str
+    after_success: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """Everything that failures.yaml knows."""
+
+    logs: tuple[Signature, ...]
+    ends: tuple[Signature, ...]
+    harmless: tuple[Harmless, ...]
+
+
+def load_signatures(extra: Sequence[Mapping[str, Any]] = ()) -> Signatures:
+    """The signatures that come with milepost, with a user's own before them.
+
+    A user's signature has the keys of workflow/policies/failures.yaml (rank 90 by default); one
+    that makes no sense is a ConfigError that names it.
+    """
+    known = _builtin()
+    if not extra:
+        return known
+    own = tuple(_signature(row, f"signatures[{n}]") for n, row in enumerate(extra))
+    for signature in own:
+        if not signature.pattern.words and signature.pattern.numbers is None:
+            raise ConfigError(
+                "a signature needs `words`, `errno` or `signal`",
+                where=signature.name,
+                fix="name words (lower case) that its line holds",
+            )
+    return Signatures(own + known.logs, known.ends, known.harmless)
+
+
+@cache
+def _builtin() -> Signatures:
+    rows = load_yaml("policies", "failures.yaml")
+    return Signatures(
+        tuple(_signature(row, "signatures") for row in rows["signatures"]),
+        tuple(_signature(row, "ends") for row in [*rows["exits"], *rows["states"]]),
+        tuple(
+            Harmless(_pattern(row, "harmless"), row["why"], "states" in row)
+            for row in rows["harmless"]
+        ),
+    )
+
+
+def _signature(row: Mapping[str, Any], where: str) -> Signature:
+    name = str(row.get("name", where))
+    if odd := sorted(set(row) - _KEYS):
+        raise ConfigError(
+            f"a signature has no key {odd[0]!r}",
+            where=name,
+            fix=f"keys: {', '.join(sorted(_KEYS))}",
+        )
+    try:
+        return Signature(
+            name,
+            FailureClass(row["class"]),
+            str(row["subclass"]),
+            Action(row["action"]),
+            int(row.get("rank", _USER_RANK)),
+            str(row.get("why", "")),
+            _pattern(row, name),
+            frozenset(str(state).upper() for state in row.get("states", ())),
+            frozenset(str(code) for code in row.get("exits", ())),
+        )
+    except KeyError as error:
+        raise ConfigError(f"a signature needs {error.args[0]!r}", where=name) from error
+    except ValueError as error:
+        raise ConfigError(
+            f"{error}", where=name, fix="see docs/failures.md for the words"
+        ) from error
+
+
+def _pattern(row: Mapping[str, Any], where: str) -> Pattern:
+    try:
+        regex = re.compile(row["pattern"], re.IGNORECASE) if "pattern" in row else None
+    except re.error as error:
+        raise ConfigError(f"not a regular expression: {error}", where=where) from error
+    return Pattern(
+        _words(row, "words"),
+        regex,
+        _numbers(row),
+        _words(row, "needs"),
+        _words(row, "unless"),
+        _words(row, "not_line"),
+    )
+
+
+def _words(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(str(word).lower() for word in row.get(key, ()))
+
+
+def _numbers(row: Mapping[str, Any]) -> re.Pattern[str] | None:
+    if "errno" in row:
+        return re.compile(rf"errno\W{{0,6}}{int(row['errno'])}\b")
+    if "signal" in row:
+        return re.compile(rf"signal\W{{0,3}}(?:[\w -]{{0,30}}\W{{1,3}})?{int(row['signal'])}\b")
+    return None
