@@ -272,7 +272,7 @@ def _cost(facts: Facts) -> Item:
     if account.allocated_core_s is None:
         return Item(key, title, None, "not measured")
     cpu = "n/a" if account.cpu_s is None else f"{account.cpu_s / 3600:.4g}"
-    text = f"{account.allocated_core_s / 3600:.4g} core hours allocated, {cpu} used"
+    text = f"{account.allocated_core_s / 3600:.4g} core hours allocated, {cpu} CPU hours used"
     if account.blind_count:
         text += f"; {account.blind_count} killed attempts count up to their last sign"
     return Item(key, title, True, f"{text}; cost {_price(facts.run, account)}")
@@ -307,7 +307,8 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
     plan = run.plan or {}
     measured = (run.smoke or {}).get("measured") or {}
     ckpt = (measured.get("t_ckpt_s") or {}).get("median")
-    task = (measured.get("task_s") or {}).get("median")
+    batch = run.spec is not None and run.spec.work.kind is WorkKind.BATCH
+    task = (measured.get("task_s") or {}).get("median") if batch else None
     seen = [s.task_s for s in run.shards if s.task_s is not None]
     lost = None if account.lost_core_s is None else account.lost_core_s / 3600
     return [
@@ -316,7 +317,7 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
             _percent((plan.get("overhead") or {}).get("fraction")),
             _percent(account.overhead_fraction),
         ),
-        ("seconds a task", _seconds(task), _seconds(sum(seen) / len(seen) if seen else None)),
+        ("seconds a task", _seconds(task), _seconds(_mean(seen))),
         ("seconds a checkpoint blocks", _seconds(ckpt), _seconds(account.blocked_s)),
         (
             "checkpoint durable after",
@@ -326,6 +327,10 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
         ("core hours lost", "n/a", "n/a" if lost is None else f"{lost:.4g}"),
         ("cost", _money(run, (plan.get("cost") or {}).get("total")), _price(run, account)),
     ]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _money(run: RunEvidence, value: float | None) -> str:
