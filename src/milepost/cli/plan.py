@@ -15,6 +15,12 @@ from milepost.paths import RunPaths
 @click.command()
 @click.argument("run")
 @click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("."),
+    help="Folder that holds results/ and work/.",
+)
+@click.option(
     "--what-if",
     "changes",
     multiple=True,
@@ -22,7 +28,7 @@ from milepost.paths import RunPaths
     help="Plan with another value, such as mtbf_h=6 or t_ckpt_s=30; writes nothing. May be given again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print plan.json instead of the summary.")
-def command(run: str, changes: tuple[str, ...], as_json: bool) -> None:
+def command(run: str, root: Path, changes: tuple[str, ...], as_json: bool) -> None:
     """Choose interval, shard size, walltime, profile and mode of RUN.
 
     Reads results/RUN/contract.json and results/RUN/smoke/smoke.json, and writes
@@ -31,7 +37,7 @@ def command(run: str, changes: tuple[str, ...], as_json: bool) -> None:
     from milepost.planner.make import make_plan
     from milepost.planner.summary import summarise
 
-    paths = RunPaths(run)
+    paths = RunPaths(run, root)
     inputs = _read_inputs(paths)
     if changes:
         from milepost.planner.what_if import apply_changes

@@ -1,0 +1,153 @@
+"""`milepost plan` on the files of a run."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from milepost.cli.plan import command
+from milepost.config.contract import freeze
+from milepost.config.load import parse_config
+from milepost.durable import read_json, write_json
+from milepost.errors import ConfigError, Refused
+from milepost.paths import RunPaths
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> RunPaths:
+    """A run of 40 rows with a contract and a smoke test that passed."""
+    return prepare(tmp_path)
+
+
+def prepare(root: Path, **planner: Any) -> RunPaths:
+    paths = RunPaths("sweep", root)
+    table = root / "config" / "tasks.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("C\n" + "".join(f"{i}\n" for i in range(40)))
+    (root / "fit.py").write_text("print(1)\n")
+    block = {
+        "work": {"kind": "batch", "tasks": "config/tasks.csv", "command": "python fit.py {C}"},
+        "resources": {"cpus": 2, "runtime_s": 3600},
+        "shards": {"target_s": 30},
+        "planner": planner,
+    }
+    config = parse_config({"runs": {"sweep": block}}, root=root)
+    contract = freeze(config.runs["sweep"], paths, datetime(2026, 3, 1, tzinfo=UTC))
+    measured = {"task_s": {"median": 2.0, "p95": 2.5, "n": 4}, "startup_s": 1.0, "t_ckpt_s": None}
+    write_json(
+        paths.smoke,
+        {
+            "schema": 1,
+            "contract_digest": contract.digest,
+            "passed": True,
+            "reason": "",
+            "slice": {"tasks": 4, "set": {}},
+            "measured": measured,
+        },
+    )
+    return paths
+
+
+def plan(paths: RunPaths, *options: str) -> Result:
+    arguments = ["sweep", "--root", str(paths.root), *options]
+    return CliRunner().invoke(command, arguments, catch_exceptions=True)
+
+
+def test_plan_and_report_are_written_and_summarised(paths: RunPaths) -> None:
+    done = plan(paths)
+    assert done.exit_code == 0, done.exception
+    lines = done.output.splitlines()
+    assert len(lines) == 10 and max(map(len, lines)) <= 80
+    written = read_json(paths.plan)
+    assert (written["tasks_per_shard"], written["shard_count"]) == (20, 2)
+    assert written["contract_digest"] == read_json(paths.contract)["digest"]
+    assert "Plan of sweep" in paths.plan_report.read_text()
+
+
+def test_same_inputs_same_bytes(paths: RunPaths) -> None:
+    plan(paths)
+    first = paths.plan.read_bytes(), paths.plan_report.read_bytes()
+    plan(paths)
+    assert (paths.plan.read_bytes(), paths.plan_report.read_bytes()) == first
+
+
+def test_json_is_the_plan(paths: RunPaths) -> None:
+    assert json.loads(plan(paths, "--json").output) == read_json(paths.plan)
+
+
+def test_what_if_prints_and_writes_nothing(paths: RunPaths) -> None:
+    done = plan(paths, "--what-if", "tasks_per_shard=5", "--what-if", "mtbf_h=6", "--json")
+    assert done.exit_code == 0, done.exception
+    found = json.loads(done.output)
+    assert found["shard_count"] == 8
+    assert found["overhead"]["mtbf_s"] == 6 * 3600
+    assert not paths.plan.exists() and not paths.plan_report.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("mtfb_h=3", "did you mean mtbf_h"),
+        ("mtbf_h", "KEY=VALUE"),
+        ("mtbf_h=soon", "soon"),
+        ("mtbf_h=-1", "-1"),
+        ("count=2.5", "whole number"),
+        ("mode=spot", "on-demand"),
+    ],
+)
+def test_a_wrong_change_is_named(paths: RunPaths, change: str, named: str) -> None:
+    done = plan(paths, "--what-if", change)
+    assert isinstance(done.exception, ConfigError)
+    assert named in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"passed": False, "reason": "metric differs"}, "metric differs"),
+        ({"contract_digest": "sha256:00"}, "sha256:00"),
+    ],
+)
+def test_the_gate_refuses(paths: RunPaths, changes: dict[str, Any], named: str) -> None:
+    write_json(paths.smoke, read_json(paths.smoke) | changes)
+    done = plan(paths)
+    assert isinstance(done.exception, Refused)
+    assert done.exception.exit_code == 20
+    assert named in str(done.exception)
+    assert not paths.plan.exists()
+
+
+def test_no_smoke_test_is_refused(paths: RunPaths) -> None:
+    paths.smoke.unlink()
+    assert isinstance(plan(paths).exception, Refused)
+
+
+def test_attempts_of_the_run_are_read_and_a_live_one_is_not(paths: RunPaths) -> None:
+    live = paths.shard("0001")
+    ended = {"stop": None, "ended": None, "useful_s": 7200.0, "finding": None}
+    write_json(live.attempt(1), ended)
+    write_json(live.attempt(2), ended)
+    live.lease.write_text("{}")
+    found = json.loads(plan(paths, "--json").output)
+    source = next(row["source"] for row in found["assumptions"] if row["name"] == "mtbf_s")
+    assert source == "measured by the run's attempts (1 failure in 2 h)"
+
+
+def test_a_profile_file_that_vanished_is_named(tmp_path: Path) -> None:
+    profiles = tmp_path / "profiles.yaml"
+    profiles.write_text("schema: 1\n")
+    paths = prepare(tmp_path, profiles="profiles.yaml")
+    assert plan(paths).exit_code == 0
+    profiles.write_text("a: [")
+    assert "is not YAML" in str(plan(paths).exception)
+    profiles.unlink()
+    done = plan(paths)
+    assert isinstance(done.exception, ConfigError)
+    assert "profiles.yaml" in str(done.exception)
