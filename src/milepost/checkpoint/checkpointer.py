@@ -1,0 +1,253 @@
+"""`Checkpointer`: what a solver calls between its steps."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from milepost.checkpoint.committer import Committed, Committer, Extras
+from milepost.checkpoint.fence import lease_fence
+from milepost.checkpoint.manifest import Output
+from milepost.checkpoint.options import Options, options_from_env, parse_options
+from milepost.checkpoint.ranks import Comm, Ranks
+from milepost.checkpoint.restore import Saved
+from milepost.checkpoint.schedule import Schedule
+from milepost.checkpoint.session import Session
+from milepost.checkpoint.stop import StopFlag, stop_with_parent
+from milepost.checkpoint.store import CheckpointStore, Hook
+from milepost.errors import RESUMABLE, MilepostError
+from milepost.tiers import Tier
+
+Arrays = Mapping[str, Any]
+
+
+class Checkpointer:
+    """Saves the state of a computation when it is due, and on the way out.
+
+    Use it as a context manager: signals TERM, USR1, USR2, URG and INT then set `stopping`, and
+    the exit waits for the commit under way. When the process was told to stop, the exit ends it
+    with code 75 (resumable); when the last checkpoint is not durable, the exit raises.
+
+    `state_fn` of `step` returns (arrays, meta): arrays by name, and small JSON-able data such as
+    the state of a random generator. Only one process (with its ranks) may save into a folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str = "checkpoints",
+        *,
+        comm: Comm | None = None,
+        warm: str | Tier | None = None,
+        cold: str | Tier | None = None,
+        solver: Mapping[str, Any] | None = None,
+        hook: Hook = lambda step: None,
+        **options: Any,
+    ) -> None:
+        """`options` are fields of `Options`: interval_s, deadline, rotation, delta, allow, …
+
+        `solver` are parameters that the manifest records. `hook` is for tests, see
+        `CheckpointStore`.
+        """
+        self.options = parse_options({**options, "folder": str(folder)})
+        self._ranks = Ranks(comm)
+        self._store = CheckpointStore(folder, attempt=_attempt(), hook=hook)
+        self._session = Session(self._store, self.options, self._ranks, lease_fence(), warm, cold)
+        self._solver = dict(solver or {})
+        self._schedule = Schedule(self.options)
+        self._flag = StopFlag()
+        self._walltime: str | None = None
+        self._is_stop_saved = self._is_finished = False
+        self._error: BaseException | None = None
+        self._committer: Committer | None = None
+        self.commits: list[Committed] = []
+
+    @classmethod
+    def from_env(cls, *, comm: Comm | None = None, **options: Any) -> Self:
+        """As the runner configured it in MILEPOST_CKPT; without one, in `./checkpoints`.
+
+        The process is told to stop when its runner dies. `options` are the caller's defaults;
+        the runner's word counts more.
+        """
+        found = options_from_env()
+        if found is None:
+            print(
+                "milepost: MILEPOST_CKPT is not set; checkpoints go to ./checkpoints",
+                file=sys.stderr,
+            )
+            return cls(comm=comm, **options)
+        stop_with_parent()
+        given = {field.name: getattr(found, field.name) for field in fields(Options)}
+        return cls(comm=comm, **{**options, **given})
+
+    def __enter__(self) -> Self:
+        self._open()
+        self._flag.install()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        is_clean = error is None or (isinstance(error, SystemExit) and not error.code)
+        try:
+            if is_clean:
+                self.close()
+            else:
+                self._close_after(error)
+        finally:
+            self._flag.restore()
+        if is_clean and self.stopping and not self._is_finished:
+            raise SystemExit(RESUMABLE)
+
+    @property
+    def folder(self) -> Path:
+        return self._store.folder
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Such as `signal TERM` or `walltime`; None when nobody said stop."""
+        return self._flag.reason or self._walltime
+
+    @property
+    def stopping(self) -> bool:
+        """Was the process told to stop, by a signal or by the end of its time?"""
+        return self.stop_reason is not None
+
+    def restore(self) -> Saved | None:
+        """The newest legal and intact generation; None when there is none.
+
+        What was damaged and what was lost stands on stderr and in the result. Errors: Refused for
+        another container, GPU profile, code or decomposition; DataError when nothing is intact.
+        """
+        committer = self._open()
+        saved = self._session.restore()
+        if saved is not None:
+            committer.know(saved.known)
+            committer.prepare(sum(array.nbytes for array in saved.arrays.values()))
+        self._schedule.restart()
+        return saved
+
+    def step(self, step: int, state_fn: Callable[[], tuple[Arrays, Any]]) -> bool:
+        """Save if it is due, if the process should stop, or before its time is over.
+
+        Costs a fraction of a microsecond when nothing is due. Returns whether it saved. The
+        failure of an earlier save in the background is raised here.
+        """
+        schedule = self._schedule
+        schedule.steps += 1
+        if (
+            time.monotonic() < schedule.next_look
+            and self._flag.reason is None
+            and self._error is None
+            and self._ranks.size == 1
+        ):
+            return False
+        return self._look(step, state_fn)
+
+    def save(
+        self,
+        step: int,
+        arrays: Arrays,
+        meta: Any = None,
+        *,
+        outputs: Sequence[Output] = (),
+        control: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Save now: waits for a save under way, then for one copy of the arrays in memory.
+
+        `outputs` are files outside that belong to the state, `control` is a control metric; both
+        go into the manifest. Errors: Refused when this attempt was superseded; DataError for what
+        cannot be saved; StorageError of the save before.
+        """
+        committer = self._open()
+        committer.settle()
+        self._raise_error()
+        plain = {name: np.asanyarray(array) for name, array in arrays.items()}
+        extras = Extras(self._solver, tuple(outputs), control)
+        self._schedule.restart()
+        committer.save(step, plain, meta, extras, self._done)
+
+    def wait(self) -> Committed | None:
+        """Wait until the save under way is durable; returns what was committed last."""
+        if self._committer is not None:
+            self._committer.settle()
+        self._raise_error()
+        return self.commits[-1] if self.commits else None
+
+    def finish(self) -> None:
+        """The work is complete: the exit does not end the process with 75, also after a signal."""
+        self._is_finished = True
+
+    def close(self) -> None:
+        """Wait for the commit and the upload; raises if the last checkpoint is not durable."""
+        try:
+            self.wait()
+            self._session.close(may_leave_upload=self.stopping)
+        finally:
+            self._shut()
+
+    def _close_after(self, error: BaseException | None) -> None:
+        """The way out with an exception: let the commit end, but do not hide the exception."""
+        if self._committer is not None:
+            self._committer.settle()
+        if self._error is not None and self._error is not error and error is not None:
+            error.add_note(f"milepost: the last checkpoint failed too: {self._error}")
+        self._session.abandon(is_application_fault=not isinstance(error, MilepostError))
+        self._shut()
+
+    def _shut(self) -> None:
+        if self._committer is not None:
+            self._committer.close()
+            self._committer = None
+
+    def _open(self) -> Committer:
+        if self._committer is None:
+            self._session.open()
+            self._committer = self._session.committer()
+        return self._committer
+
+    def _look(self, step: int, state_fn: Callable[[], tuple[Arrays, Any]]) -> bool:
+        reason = self._schedule.reason(None if self._is_stop_saved else self._flag.reason)
+        error, reason = self._ranks.agree_on(self._error, reason)
+        if error is not None:
+            self._raise_error()
+            raise error
+        if reason is None or self._is_stop_saved:
+            return False
+        if reason == "interval" and self._ranks.agree_any(self._open().is_busy()):
+            self._schedule.postpone()
+            return False
+        if reason != "interval":
+            self._walltime = self._walltime or reason
+            self._is_stop_saved = True
+        arrays, meta = state_fn()
+        self.save(step, arrays, meta)
+        return True
+
+    def _done(self, committed: Committed | None, error: BaseException | None) -> None:
+        """In the background: note how a save ended; `step`, `wait` and `close` tell about it."""
+        if committed is not None:
+            self.commits.append(committed)
+            self._schedule.durable(committed.durable_s)
+        self._error = error or self._error
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+def _attempt() -> int:
+    """The number of this attempt, which the runner gives in MILEPOST_ATTEMPT."""
+    text = os.environ.get("MILEPOST_ATTEMPT", "0")
+    return int(text) if text.isdecimal() else 0

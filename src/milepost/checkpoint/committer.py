@@ -1,0 +1,222 @@
+"""Snapshot and commit: the application waits for one memory copy, a thread does the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from milepost.checkpoint.crypt import UserKey
+from milepost.checkpoint.encode import EncodeOptions, Stored, WrittenFile, write_data_file
+from milepost.checkpoint.environment import current_environment
+from milepost.checkpoint.image import Image, reuse
+from milepost.checkpoint.layout import BLOCK_BYTES, Layout, plan_layout
+from milepost.checkpoint.manifest import Manifest, Metrics, Output
+from milepost.checkpoint.meta import to_json
+from milepost.checkpoint.ranks import Ranks
+from milepost.checkpoint.store import CheckpointStore, Draft
+from milepost.clock import utc_now
+from milepost.model import FileProof
+
+MAX_BASES = 8
+_RNG_LIMIT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What the caller says about the state besides the arrays; see `Manifest`."""
+
+    solver: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[Output, ...] = ()
+    control: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One committed generation. Times as in `Metrics`, `durable_s` up to the rename."""
+
+    generation: str
+    step: int
+    blocked_s: float
+    durable_s: float
+    bytes_logical: int
+    bytes_stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    draft: Draft | None
+    generation: str
+    layout: Layout
+    info: Mapping[str, Any]
+    step: int
+    extras: Extras
+    start: float
+    blocked_s: float
+
+
+Done = Callable[[Committed | None, BaseException | None], None]
+
+
+class Committer:
+    """Owns the staging memory and the background thread; one save is under way at most."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        ranks: Ranks,
+        *,
+        compression: str = "auto",
+        delta: bool = True,
+        key: UserKey | None = None,
+        fence: Callable[[], None] = lambda: None,
+        after: Callable[[Committed], None] = lambda committed: None,
+        slowest_tier_bytes_per_s: float | None = None,
+    ) -> None:
+        self._store, self._ranks, self._fence, self._after = store, ranks, fence, after
+        self._compression, self._delta, self._key = compression, delta, key
+        self._tier_limit = slowest_tier_bytes_per_s
+        self._disk_rate: float | None = None
+        self._image: Image | None = None
+        self._known: Mapping[bytes, Stored] | None = None
+        self._thread = ThreadPoolExecutor(1, "milepost-commit")
+        self._job: Future[None] | None = None
+        self._touching: Future[None] | None = None
+
+    def prepare(self, image_bytes: int) -> None:
+        """Allocate and touch the staging memory in the background, before the first save."""
+        if self._image is None and image_bytes > 0:
+            self._image = reuse(None, image_bytes + image_bytes // 8)
+            self._touching = self._thread.submit(self._image.touch)
+
+    def know(self, known: Mapping[bytes, Stored]) -> None:
+        """The next save may refer to these blocks."""
+        self._known = dict(known)
+
+    def is_busy(self) -> bool:
+        return self._job is not None and not self._job.done()
+
+    def save(
+        self,
+        step: int,
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        meta: Any,
+        extras: Extras,
+        done: Done,
+    ) -> None:
+        """Copy the state and return; `done` hears in the background how the commit ended."""
+        self.settle()
+        start = time.monotonic()
+        info: dict[str, Any] = {"step": step}
+        layouts: list[Layout] = []
+
+        def prepare() -> None:
+            self._fence()
+            info["meta"] = to_json(meta)
+            layouts.append(plan_layout(arrays))
+            self._image = reuse(self._image, layouts[0].image_bytes)
+            self._image.fill(layouts[0], arrays)
+
+        draft, generation = self._ranks.begin(self._store, prepare)
+        layout, blocked_s = layouts[0], time.monotonic() - start
+        snapshot = _Snapshot(draft, generation, layout, info, step, extras, start, blocked_s)
+        self._job = self._thread.submit(self._run, snapshot, done)
+
+    def settle(self) -> None:
+        """Wait until no save is under way; how it ended, `done` was told."""
+        for job in (self._job, self._touching):
+            if job is not None:
+                wait([job])
+        self._job = self._touching = None
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+    def _run(self, snap: _Snapshot, done: Done) -> None:
+        try:
+            committed = self._commit(snap)
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            done(None, error)
+            return
+        done(committed, None)
+        try:
+            self._after(committed)
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            done(None, error)
+
+    def _commit(self, snap: _Snapshot) -> Committed:
+        assert self._image is not None
+        folder = self._ranks.folder(self._store, snap.draft, snap.generation)
+        name = self._ranks.file_name
+        try:
+            written = write_data_file(
+                folder / name, self._image, snap.layout, snap.info, snap.generation, self._options()
+            )
+            proof = FileProof(name, written.size_bytes, written.digest)
+            files = self._ranks.gather(folder, proof, written.bases)
+            if snap.draft is not None:
+                snap.draft.commit(self._manifest(snap, written, files), self._fence)
+            self._ranks.committed(self._store, snap.generation)
+        except BaseException:
+            self._known = None
+            if snap.draft is not None:
+                snap.draft.abandon()
+            raise
+        return self._note(snap, written)
+
+    def _options(self) -> EncodeOptions:
+        rates = [rate for rate in (self._disk_rate, self._tier_limit) if rate is not None]
+        known = self._known if self._delta else None
+        if known is not None and len({stored.generation for stored in known.values()}) > MAX_BASES:
+            known = None
+        return EncodeOptions(self._compression, self._key, known, min(rates, default=None))
+
+    def _manifest(self, snap: _Snapshot, written: WrittenFile, files: Any) -> Manifest:
+        proofs, bases = files
+        meta = snap.info["meta"]
+        metrics = Metrics(
+            round(snap.blocked_s, 6),
+            round(time.monotonic() - snap.start, 6),
+            snap.layout.logical_bytes,
+            sum(proof.size_bytes for proof in proofs),
+        )
+        return Manifest(
+            name=snap.generation,
+            step=snap.step,
+            created=utc_now(),
+            files=tuple(proofs),
+            environment=current_environment(),
+            bases=tuple(bases),
+            ranks=self._ranks.decomposition,
+            rng=self._public_rng(meta),
+            solver=snap.extras.solver,
+            outputs=snap.extras.outputs,
+            control=snap.extras.control,
+            metrics=metrics,
+        )
+
+    def _public_rng(self, meta: Any) -> Any:
+        """The state of the random numbers as the meta data holds it; never of encrypted data."""
+        rng = meta.get("rng") if isinstance(meta, dict) else None
+        if self._key is not None or len(repr(rng)) > _RNG_LIMIT_BYTES:
+            return {"in": self._ranks.file_name}
+        return rng
+
+    def _note(self, snap: _Snapshot, written: WrittenFile) -> Committed:
+        durable_s = time.monotonic() - snap.start
+        self._known = written.blocks
+        writing_s = max(durable_s - snap.blocked_s, 1e-9)
+        if written.data_bytes >= BLOCK_BYTES * 8:
+            self._disk_rate = written.data_bytes / writing_s
+        return Committed(
+            snap.generation,
+            snap.step,
+            snap.blocked_s,
+            durable_s,
+            snap.layout.logical_bytes,
+            written.size_bytes,
+        )

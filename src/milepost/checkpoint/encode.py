@@ -1,0 +1,288 @@
+"""Write an image as a data file: hash, pick the changed blocks, pack, write, all at once.
+
+A raw file is written straight from the image while other threads digest the same memory. A file
+that is compressed or encrypted goes block by block through a pool and two buffers.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from milepost.checkpoint import codec
+from milepost.checkpoint.blocks import (
+    END_BYTES,
+    INDEX,
+    Tail,
+    block_digest,
+    pack_end,
+    pack_head,
+    pack_tail,
+)
+from milepost.checkpoint.crypt import TAG_BYTES, DataKey, UserKey, new_data_key
+from milepost.checkpoint.direct import DirectWriter
+from milepost.checkpoint.image import Image
+from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, Block, Layout
+from milepost.checkpoint.sink import Sink
+
+_HASH_GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a block of known content is stored: `generation` holds the file."""
+
+    generation: str
+    size: int
+    codec: int
+    stored_size: int
+    file_offset: int
+    number: int
+    stored_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeOptions:
+    """How to write a data file. `known` maps block digests to where they are already stored."""
+
+    compression: str = "none"
+    key: UserKey | None = None
+    known: Mapping[bytes, Stored] | None = None
+    tier_bytes_per_s: float | None = None
+    workers: int = max(min(os.cpu_count() or 1, 4), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file as written; `blocks` is what the next delta may refer to."""
+
+    size_bytes: int
+    digest: str
+    data_bytes: int
+    bases: tuple[str, ...]
+    blocks: Mapping[bytes, Stored]
+
+
+def write_data_file(
+    path: Path,
+    image: Image,
+    layout: Layout,
+    info: Mapping[str, Any],
+    generation: str,
+    options: EncodeOptions | None = None,
+) -> WrittenFile:
+    """Write `image` to the new file `path`, durably.
+
+    `info` is JSON data about the state that the tail carries. Blocks whose digest is in
+    `options.known` are not written but referred to.
+    """
+    options = options or EncodeOptions()
+    key, key_info = (None, None) if options.key is None else new_data_key(options.key)
+    with ThreadPoolExecutor(options.workers, "milepost-encode") as pool:
+        job = _Job(path, image, layout, generation, options, key, pool)
+        return job.run(pack_head(key_info), info)
+
+
+class _Job:
+    """One data file being written; the steps share its state."""
+
+    def __init__(
+        self,
+        path: Path,
+        image: Image,
+        layout: Layout,
+        generation: str,
+        options: EncodeOptions,
+        key: DataKey | None,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.path, self.image, self.layout, self.pool = path, image, layout, pool
+        self.generation, self.options, self.key = generation, options, key
+        self.blocks = layout.blocks
+        self.index = np.zeros(len(self.blocks), INDEX)
+        self.index["image_offset"] = [block.offset for block in self.blocks]
+        self.index["size"] = [block.size for block in self.blocks]
+        self.bases: list[str] = []
+        self.view = image.view
+
+    def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
+        digests = self._start_digests()
+        fresh = self._pick_fresh(digests)
+        code = codec.choose(
+            self.options.compression,
+            [self._plain(n) for n in fresh],
+            self.options.tier_bytes_per_s,
+            self.options.workers,
+        )
+        raw = code == codec.RAW and self.key is None
+        expected = self._reserved_bytes(fresh) if raw or code == codec.RAW else 0
+        with DirectWriter(self.path, expected) as writer, Sink(writer) as sink:
+            sink.append(head)
+            sink.pad()
+            end = self._store_raw(sink, fresh) if raw else self._store_encoded(sink, fresh, code)
+            self._set_digests(digests, raw)
+            digest = self._finish(sink, info)
+        return WrittenFile(
+            writer.size_bytes, digest, end - PAGE_BYTES, tuple(self.bases), self._known()
+        )
+
+    def _plain(self, n: int) -> memoryview:
+        block = self.blocks[n]
+        return self.view[block.offset : block.offset + block.size]
+
+    def _reserved_bytes(self, fresh: Sequence[int]) -> int:
+        return PAGE_BYTES + sum(_up(self.blocks[n].size + TAG_BYTES) for n in fresh)
+
+    def _start_digests(self) -> list[Future[list[bytes]]]:
+        count = len(self.blocks)
+        return [
+            self.pool.submit(self._digest_group, start, min(start + _HASH_GROUP, count))
+            for start in range(0, count, _HASH_GROUP)
+        ]
+
+    def _digest_group(self, start: int, stop: int) -> list[bytes]:
+        return [block_digest(self._plain(n)) for n in range(start, stop)]
+
+    def _pick_fresh(self, digests: Sequence[Future[list[bytes]]]) -> list[int]:
+        """The blocks to store; the others get the row of where they are stored already."""
+        known = self.options.known
+        if not known:
+            return list(range(len(self.blocks)))
+        fresh = []
+        for n, digest in enumerate(_flat(digests)):
+            stored = known.get(digest)
+            if stored is None or stored.size != self.blocks[n].size:
+                fresh.append(n)
+            else:
+                self._refer(n, stored)
+        return fresh
+
+    def _refer(self, n: int, stored: Stored) -> None:
+        if stored.generation not in self.bases:
+            self.bases.append(stored.generation)
+        row = self.index[n]
+        row["source"] = self.bases.index(stored.generation) + 1
+        row["codec"], row["stored_size"] = stored.codec, stored.stored_size
+        row["file_offset"], row["number"] = stored.file_offset, stored.number
+        row["stored_digest"] = np.void(stored.stored_digest)
+
+    def _store_raw(self, sink: Sink, fresh: Sequence[int]) -> int:
+        """Whole runs of neighbouring blocks go from the image to the file without a copy."""
+        offset = PAGE_BYTES
+        for number, n in enumerate(fresh):
+            row = self.index[n]
+            row["stored_size"], row["file_offset"] = self.blocks[n].size, offset
+            row["number"] = number
+            offset += _up(self.blocks[n].size)
+        for start, stop in _runs([self.blocks[n] for n in fresh]):
+            sink.append_pages(self.view[start:stop])
+        return offset
+
+    def _store_encoded(self, sink: Sink, fresh: Sequence[int], code: int) -> int:
+        for n, number, used, packed, digest, buffer in self._encode_all(fresh, code):
+            row = self.index[n]
+            row["codec"], row["stored_size"], row["number"] = used, len(packed), number
+            row["file_offset"] = sink.offset
+            row["stored_digest"] = np.void(digest)
+            sink.append(packed)
+            self._buffers.put(buffer)
+        end = sink.offset
+        sink.pad()
+        return end
+
+    def _encode_all(self, fresh: Sequence[int], code: int) -> Iterator[Any]:
+        """Encode in order, a few blocks ahead of the one that is being packed."""
+        ahead = 2 * self.options.workers
+        self._buffers: queue.SimpleQueue[bytearray] = queue.SimpleQueue()
+        for _ in range(ahead + 1):
+            self._buffers.put(bytearray(BLOCK_BYTES + TAG_BYTES if self.key else 0))
+        waiting: list[Future[Any]] = []
+        for number, n in enumerate(fresh):
+            if len(waiting) == ahead:
+                yield waiting.pop(0).result()
+            waiting.append(self.pool.submit(self._encode, n, number, code, self._buffers.get()))
+        for future in waiting:
+            yield future.result()
+
+    def _encode(self, n: int, number: int, code: int, buffer: bytearray) -> tuple[Any, ...]:
+        used, packed = codec.compress(code, self._plain(n))
+        if self.key is not None:
+            length = self.key.encrypt_block(number, packed, memoryview(buffer))
+            packed = memoryview(buffer)[:length]
+        return n, number, used, packed, block_digest(packed), buffer
+
+    def _set_digests(self, digests: Sequence[Future[list[bytes]]], raw: bool) -> None:
+        joined = b"".join(_flat(digests))
+        self.index["digest"] = np.frombuffer(joined, "V32")
+        if raw:
+            own = self.index["source"] == 0
+            self.index["stored_digest"][own] = self.index["digest"][own]
+
+    def _finish(self, sink: Sink, info: Mapping[str, Any]) -> str:
+        tail_info = {
+            **info,
+            "generation": self.generation,
+            "image_bytes": self.layout.image_bytes,
+            "bases": self.bases,
+            "arrays": [place.as_json() for place in self.layout.arrays],
+        }
+        tail = pack_tail(Tail(tail_info, self.index))
+        if self.key is not None:
+            tail = self.key.encrypt_tail(tail)
+        offset = sink.offset
+        sink.append(tail)
+        sink.append(bytes(-(sink.offset + END_BYTES) % PAGE_BYTES))
+        sink.append(pack_end(offset, len(tail), block_digest(tail)))
+        return sink.finish()
+
+    def _known(self) -> dict[bytes, Stored]:
+        return known_blocks(self.index, (self.generation, *self.bases))
+
+
+def known_blocks(index: np.ndarray[Any, Any], sources: Sequence[str]) -> dict[bytes, Stored]:
+    """Block digest -> where it is stored, from the index of a data file and its sources."""
+    return {
+        digest.tobytes(): Stored(
+            sources[source], size, code, stored_size, offset, number, stored_digest.tobytes()
+        )
+        for digest, source, size, code, stored_size, offset, number, stored_digest in zip(
+            index["digest"],
+            index["source"].tolist(),
+            index["size"].tolist(),
+            index["codec"].tolist(),
+            index["stored_size"].tolist(),
+            index["file_offset"].tolist(),
+            index["number"].tolist(),
+            index["stored_digest"],
+            strict=True,
+        )
+    }
+
+
+def _flat(groups: Sequence[Future[list[bytes]]]) -> Iterator[bytes]:
+    for group in groups:
+        yield from group.result()
+
+
+def _runs(blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
+    """Page ranges of the image that hold `blocks`, neighbours joined."""
+    start = stop = -1
+    for block in blocks:
+        if block.offset != stop:
+            if stop > start:
+                yield start, stop
+            start = block.offset
+        stop = block.offset + _up(block.size)
+    if stop > start:
+        yield start, stop
+
+
+def _up(size: int) -> int:
+    return -(-size // PAGE_BYTES) * PAGE_BYTES

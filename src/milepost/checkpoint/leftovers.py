@@ -1,0 +1,58 @@
+"""Temporary folders of attempts that died while they wrote a generation."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import time
+from pathlib import Path
+
+_NAME = re.compile(r"\.draft-a(\d+)-(.+)-(\d+)-[^-]*")
+_FOREIGN_AGE_S = 86400.0
+
+
+def prefix(attempt: int) -> str:
+    """Start of a temporary folder's name: who writes it, so that others can tell if he lives."""
+    return f".draft-a{attempt}-{socket.gethostname()}-{os.getpid()}-"
+
+
+def remove(folder: Path, attempt: int) -> list[str]:
+    """Remove the temporary folders in `folder` whose writers are dead or superseded.
+
+    A folder of an older attempt goes; of this host, when its process is gone; of another host
+    and the same attempt, when it is older than a day. Returns the names.
+    """
+    try:
+        entries = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    gone = [name for name in entries if _is_dead(folder / name, attempt)]
+    for name in gone:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    return gone
+
+
+def _is_dead(path: Path, attempt: int) -> bool:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return False
+    if int(match[1]) < attempt:
+        return True
+    if match[2] == socket.gethostname():
+        return not _is_running(int(match[3]))
+    try:
+        return time.time() - path.stat().st_mtime > _FOREIGN_AGE_S
+    except FileNotFoundError:
+        return False
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,308 @@
+"""Find the newest generation that is legal and intact, in scratch, then warm, then cold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from milepost.checkpoint.crypt import UserKey
+from milepost.checkpoint.decode import Decoded, read_data_file
+from milepost.checkpoint.encode import Stored, known_blocks
+from milepost.checkpoint.environment import Environment, current_environment
+from milepost.checkpoint.manifest import Manifest, commit_order
+from milepost.checkpoint.meta import from_json
+from milepost.checkpoint.ranks import Ranks
+from milepost.checkpoint.store import CheckpointStore
+from milepost.checkpoint.upload import Remote
+from milepost.checkpoint.verify import verify_generation
+from milepost.clock import epoch
+from milepost.errors import DataError, MilepostError, Refused
+
+T = TypeVar("T")
+ALLOWABLE = ("container", "gpu_profile", "code", "decomposition")
+MAX_RESTORES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Work that is done again: None where an unreadable manifest does not tell."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A restored state; `arrays, meta, step = saved` works too.
+
+    `tier` is where it was found. `damages` are why newer ones were passed over, `lost` is what
+    the newest of them had more.
+    """
+
+    arrays: dict[str, np.ndarray[Any, Any]]
+    meta: Any
+    step: int
+    generation: str = ""
+    tier: str = "scratch"
+    damages: tuple[str, ...] = ()
+    lost: Lost = field(default_factory=Lost)
+    manifest: Manifest | None = None
+    seconds: float | None = None
+    known: Mapping[bytes, Stored] = field(default_factory=dict, repr=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.arrays, self.meta, self.step))
+
+    def __repr__(self) -> str:
+        return f"Saved(step={self.step}, generation={self.generation!r}, tier={self.tier!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a restart must match. `allow` lists differences that are accepted."""
+
+    environment: Environment
+    rank: int = 0
+    rank_count: int = 1
+    allow: tuple[str, ...] = ()
+    decomposition_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """A legal generation that now lies in the store, and what `use` made of it."""
+
+    manifest: Manifest
+    result: T
+    tier: str
+    damages: tuple[str, ...]
+    lost: Lost
+
+
+def wanted_now(allow: Sequence[str] = (), rank: int = 0, rank_count: int = 1) -> Wanted:
+    """What a restart in this process must match."""
+    return Wanted(current_environment(), rank, rank_count, tuple(allow))
+
+
+def differences(manifest: Manifest, wanted: Wanted) -> tuple[str, ...]:
+    """Why restoring `manifest` would be illegal, one sentence for each difference."""
+    pairs = {
+        "container": (manifest.environment.container, wanted.environment.container),
+        "gpu_profile": (manifest.environment.gpu_profile, wanted.environment.gpu_profile),
+        "code": (manifest.environment.code, wanted.environment.code),
+    }
+    if manifest.kind == "arrays":
+        pairs["decomposition"] = (
+            f"version {manifest.decomposition_version}, {len(manifest.ranks)} ranks",
+            f"version {wanted.decomposition_version}, {wanted.rank_count} ranks",
+        )
+    return tuple(
+        f"{name} was {then or 'not recorded'} and is {now or 'not known'}"
+        for name, (then, now) in pairs.items()
+        if then != now and name not in wanted.allow
+    )
+
+
+def check_legal(manifest: Manifest, wanted: Wanted, where: object) -> None:
+    """Raise Refused, naming the differences, when restoring `manifest` would be illegal."""
+    found = differences(manifest, wanted)
+    if found:
+        names = sorted({text.partition(" ")[0] for text in found})
+        raise Refused(
+            f"generation {manifest.name} may not be restored here: {'; '.join(found)}",
+            where=where,
+            fix=f"restart where it was made, or accept it with checkpoint.allow: [{', '.join(names)}]",
+        )
+
+
+def find_generation(
+    store: CheckpointStore,
+    wanted: Wanted,
+    use: Callable[[Manifest], T],
+    remotes: Sequence[Remote] = (),
+) -> Found[T] | None:
+    """The newest generation that `use` accepts, fetched into `store` if it was not there.
+
+    `use` reads it and raises DataError when it is damaged. Damage is never repaired and never
+    hidden: it is reported and an older generation is taken. None when there is no generation at
+    all. Errors: Refused when the newest intact one is not legal; DataError when there are
+    generations but none can be used.
+    """
+    search = _Search(store, wanted, remotes)
+    names = search.names()
+    for name in names:
+        for tier in search.places(name):
+            found = search.attempt(name, tier, use)
+            if found is not None:
+                manifest, result = found
+                lost = search.lost(names[0], manifest)
+                return Found(manifest, result, tier, tuple(search.damages), lost)
+    if not names and not search.damages:
+        return None
+    raise DataError(
+        "no generation can be restored:\n  " + "\n  ".join(search.damages),
+        where=store.folder,
+        fix="`milepost ckpt verify` shows the damage; to start afresh, move the folder away",
+    )
+
+
+def intact(store: CheckpointStore, key: UserKey | None = None) -> Callable[[Manifest], None]:
+    """A `use` that reads and digests every byte of the generation and of its bases."""
+
+    def check(manifest: Manifest) -> None:
+        damages = verify_generation(store, manifest.name, key=key)
+        if damages:
+            raise DataError("; ".join(f"{d.where}: {d.what}" for d in damages))
+
+    return check
+
+
+def restore(
+    store: CheckpointStore,
+    wanted: Wanted,
+    remotes: Sequence[Remote] = (),
+    key: UserKey | None = None,
+) -> Saved | None:
+    """The arrays and meta data of the newest legal generation whose every block is intact."""
+    start = time.monotonic()
+
+    def use(manifest: Manifest) -> Decoded:
+        return load(store, manifest, wanted.rank, key)
+
+    found = find_generation(store, wanted, use, remotes)
+    if found is None:
+        return None
+    saved = as_saved(found.manifest, found.result)
+    return replace(
+        saved,
+        tier=found.tier,
+        damages=found.damages,
+        lost=found.lost,
+        seconds=time.monotonic() - start,
+    )
+
+
+def restore_together(
+    store: CheckpointStore,
+    wanted: Wanted,
+    ranks: Ranks,
+    remotes: Sequence[Remote] = (),
+    key: UserKey | None = None,
+) -> Saved | None:
+    """`restore` for ranks: rank 0 finds and verifies, then each reads its own file."""
+    if ranks.size == 1:
+        return restore(store, wanted, remotes, key)
+    found, error = None, None
+    if ranks.rank == 0:
+        try:
+            found = find_generation(store, wanted, intact(store, key), remotes)
+        except Exception as caught:  # noqa: BLE001 - raised below, on every rank
+            error = caught
+    failure, name = ranks.agree_on(error, None if found is None else found.manifest.name)
+    if failure is not None:
+        raise failure
+    if name is None:
+        return None
+    manifest = store.manifest(name)
+    saved = as_saved(manifest, load(store, manifest, wanted.rank, key))
+    if found is None:
+        return saved
+    return replace(saved, tier=found.tier, damages=found.damages, lost=found.lost)
+
+
+def load(
+    store: CheckpointStore, manifest: Manifest, rank: int = 0, key: UserKey | None = None
+) -> Decoded:
+    """Read one rank's data file of a generation; every block is checked."""
+    name = manifest.ranks.get(rank)
+    if name is None:
+        raise DataError(f"holds no arrays of rank {rank}", where=store.path(manifest.name))
+    path = store.path(manifest.name) / name
+    decoded = read_data_file(path, lambda base: store.path(base) / name, key)
+    for field_name, is_so in (
+        ("generation", decoded.info.get("generation") == manifest.name),
+        ("step", decoded.info.get("step") == manifest.step),
+        ("bases", set(decoded.bases) <= set(manifest.bases)),
+    ):
+        if not is_so:
+            raise DataError(f"its {field_name} is not the one in the manifest", where=path)
+    return decoded
+
+
+def as_saved(manifest: Manifest, decoded: Decoded) -> Saved:
+    """What the application gets of a data file."""
+    return Saved(
+        arrays=decoded.arrays,
+        meta=from_json(decoded.info.get("meta")),
+        step=manifest.step,
+        generation=manifest.name,
+        manifest=manifest,
+        known=known_blocks(decoded.index, (manifest.name, *decoded.bases)),
+    )
+
+
+class _Search:
+    """Tries generations and remembers what was wrong with them."""
+
+    def __init__(self, store: CheckpointStore, wanted: Wanted, remotes: Sequence[Remote]) -> None:
+        self.store, self.wanted = store, wanted
+        self.remotes = {remote.label: remote for remote in remotes}
+        self.damages: list[str] = []
+        self._here = store.names()
+        self._there = {label: self._list(remote) for label, remote in self.remotes.items()}
+        self._counts = store.restore_counts()
+
+    def names(self) -> list[str]:
+        every = {*self._here, *(name for names in self._there.values() for name in names)}
+        return sorted(every, key=commit_order, reverse=True)
+
+    def places(self, name: str) -> list[str]:
+        if self._counts.get(name, 0) >= MAX_RESTORES:
+            self.damages.append(
+                f"{name}: in quarantine, the application ended badly after each of "
+                f"{self._counts[name]} restores"
+            )
+            return []
+        here = ["scratch"] if name in self._here else []
+        return here + [label for label, names in self._there.items() if name in names]
+
+    def attempt(
+        self, name: str, tier: str, use: Callable[[Manifest], T]
+    ) -> tuple[Manifest, T] | None:
+        """Manifest and result if the generation is usable in that tier, else None and a report."""
+        try:
+            if tier != "scratch":
+                self.remotes[tier].fetch(self.store, name)
+            damages = verify_generation(self.store, name, deep=False)
+            self.damages += [f"{tier}: {damage}" for damage in damages]
+            if damages:
+                return None
+            manifest = self.store.manifest(name)
+            check_legal(manifest, self.wanted, self.store.path(name))
+            return manifest, use(manifest)
+        except Refused:
+            raise
+        except (MilepostError, OSError) as error:
+            self.damages.append(f"{tier}: {name}: {error}")
+            return None
+
+    def lost(self, newest: str, taken: Manifest) -> Lost:
+        """What the newest generation had more than the one taken."""
+        if newest == taken.name:
+            return Lost(0, 0.0)
+        try:
+            manifest = self.store.manifest(newest)
+        except (MilepostError, OSError):
+            return Lost()
+        return Lost(manifest.step - taken.step, epoch(manifest.created) - epoch(taken.created))
+
+    def _list(self, remote: Remote) -> list[str]:
+        try:
+            return remote.generations()
+        except (MilepostError, OSError) as error:
+            self.damages.append(f"{remote.label}: cannot be listed ({error})")
+            return []

@@ -1,0 +1,160 @@
+"""What stands around the saves of one process: cleaning, restoring, rotation, upload."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from milepost.checkpoint.committer import Committed, Committer
+from milepost.checkpoint.crypt import load_key
+from milepost.checkpoint.options import Options
+from milepost.checkpoint.prune import prune
+from milepost.checkpoint.ranks import Ranks
+from milepost.checkpoint.restore import Saved, restore_together, wanted_now
+from milepost.checkpoint.retention import Retention
+from milepost.checkpoint.store import CheckpointStore
+from milepost.checkpoint.upload import Remote
+from milepost.checkpoint.uploader import Uploader
+from milepost.errors import MilepostError
+from milepost.tiers import Tier, open_tier
+
+_MB = 1e6
+
+
+class Session:
+    """The store of one process with its tiers and rules. Rank 0 rotates and uploads."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        options: Options,
+        ranks: Ranks,
+        fence: Callable[[], None],
+        warm: str | Tier | None = None,
+        cold: str | Tier | None = None,
+    ) -> None:
+        self._store, self._options, self._ranks, self._fence = store, options, ranks, fence
+        self._key = load_key(options.encrypt)
+        self._rules = retention_of(options)
+        self._remotes = [
+            Remote(label, _tier(place, options))
+            for label, place in (("warm", warm or options.warm), ("cold", cold or options.cold))
+            if place is not None
+        ]
+        self._uploader: Uploader | None = None
+        self._restored: str | None = None
+        self._is_open = False
+
+    def open(self) -> None:
+        """Remove what dead attempts left, and start the upload thread."""
+        if self._is_open or self._ranks.rank != 0:
+            return
+        self._is_open = True
+        self._store.clean()
+        warm = next((remote for remote in self._remotes if remote.label == "warm"), None)
+        if warm is not None and self._options.upload:
+            self._store.reserve(warm.generations())
+            self._uploader = Uploader(self._store, warm, rules=self._rules, fence=self._fence)
+
+    def committer(self) -> Committer:
+        """The background writer, configured."""
+        limit = self._options.max_bandwidth_mb_s if self._uploader is not None else None
+        return Committer(
+            self._store,
+            self._ranks,
+            compression=self._options.compression,
+            delta=self._options.delta,
+            key=self._key,
+            fence=self._fence,
+            after=self._after_commit,
+            slowest_tier_bytes_per_s=None if limit is None else limit * _MB,
+        )
+
+    def restore(self) -> Saved | None:
+        """As `Checkpointer.restore`; counts the restore, so that a crash after it is noticed."""
+        options = self._options
+        wanted = wanted_now(options.allow, self._ranks.rank, self._ranks.size)
+        saved = restore_together(self._store, wanted, self._ranks, self._remotes, self._key)
+        if saved is None:
+            return None
+        _report(saved)
+        self._restored = saved.generation
+        if self._ranks.rank == 0:
+            self._store.note_restore(saved.generation)
+        return saved
+
+    def close(self, *, may_leave_upload: bool) -> None:
+        """Finish the upload. When the process must stop, what the time does not allow is left."""
+        self._is_open = False
+        self._forget_restore()
+        uploader, self._uploader = self._uploader, None
+        if uploader is None:
+            return
+        try:
+            uploader.close(self._time_left_s() if may_leave_upload else None)
+        except (MilepostError, OSError) as error:
+            if not may_leave_upload:
+                raise
+            # The checkpoint is durable in scratch: the process is resumable all the same.
+            print(f"milepost: the upload is not complete: {error}", file=sys.stderr)
+
+    def abandon(self, *, is_application_fault: bool) -> None:
+        """The process ends with an exception; only the application's own counts against the
+        generation that it was restored from."""
+        self._is_open = False
+        if not is_application_fault:
+            self._forget_restore()
+        self._uploader = None
+
+    def _after_commit(self, committed: Committed) -> None:
+        """In the background, after each commit."""
+        if self._ranks.rank != 0:
+            return
+        self._forget_restore()
+        held: frozenset[str] = frozenset()
+        if self._uploader is not None:
+            self._uploader.offer(committed.generation)
+            held = self._uploader.held()
+        prune(self._store, self._rules, key=self._key, hold=held)
+
+    def _forget_restore(self) -> None:
+        name, self._restored = self._restored, None
+        if name is not None and self._ranks.rank == 0:
+            self._store.clear_restore(name)
+
+    def _time_left_s(self) -> float | None:
+        if self._options.deadline is None:
+            return None
+        return max(self._options.deadline - time.time(), 0.0)
+
+
+def retention_of(options: Options) -> Retention:
+    """The retention rules among the options."""
+    ttl_s = None if options.ttl_days is None else options.ttl_days * 86400.0
+    return Retention(options.rotation, options.gold_every, ttl_s)
+
+
+def _tier(place: str | Tier, options: Options) -> Tier:
+    if not isinstance(place, str):
+        return place
+    return open_tier(
+        place, retry_limit=options.retries, max_bandwidth_mb_s=options.max_bandwidth_mb_s
+    )
+
+
+def _report(saved: Saved) -> None:
+    """Say on stderr what was restored and what was lost."""
+    print(
+        f"milepost: restored step {saved.step} from {saved.generation} ({saved.tier})",
+        file=sys.stderr,
+    )
+    for damage in saved.damages:
+        print(f"milepost: passed over {damage}", file=sys.stderr)
+    if saved.damages:
+        steps, seconds = saved.lost.steps, saved.lost.seconds
+        print(
+            f"milepost: lost {'n/a' if steps is None else steps} steps, "
+            f"{'n/a' if seconds is None else format(seconds, '.1f')} s of work",
+            file=sys.stderr,
+        )

@@ -1,0 +1,205 @@
+"""Generations in another tier: send, prove, list and fetch them.
+
+    upload:  bases first; of each generation the data files, each proved at the far end by size
+             and digest; then the manifest; then OK. What the far tier holds already is proved,
+             not sent.
+    fetch:   into a temporary folder of the store, proved against the manifest, then renamed.
+
+An upload that was cut short leaves a folder without OK, which nobody takes for a generation.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from milepost.checkpoint import leftovers
+from milepost.checkpoint.manifest import (
+    MANIFEST,
+    OK,
+    Manifest,
+    commit_order,
+    is_name,
+    parse_manifest,
+)
+from milepost.checkpoint.store import CheckpointStore, digest_bytes
+from milepost.checkpoint.verify import check_file
+from milepost.durable import fsync_directory, storage_errors
+from milepost.errors import DataError, StorageError
+from milepost.model import FileProof
+from milepost.tiers.base import Progress, Tier
+
+
+def upload_generation(
+    store: CheckpointStore,
+    generation: str,
+    tier: Tier,
+    name: str,
+    *,
+    fence: Callable[[], None] = lambda: None,
+    progress: Progress | None = None,
+) -> list[FileProof]:
+    """Send a generation and its bases below the folder `name` of `tier`, and prove them there.
+
+    Returns the proofs of all their files; paths are names in the tier. Doing it again sends only
+    what is missing. Errors: DataError when the local generation is damaged, or the far tier holds
+    another content under one of the names; StorageError when the far end differs after sending;
+    Refused by `fence`.
+    """
+    manifest = store.manifest(generation)
+    proofs: list[FileProof] = []
+    for one in (*manifest.bases, generation):
+        fence()
+        proofs += _upload_one(store, one, tier, name, fence, progress)
+    return proofs
+
+
+def _upload_one(
+    store: CheckpointStore,
+    generation: str,
+    tier: Tier,
+    name: str,
+    fence: Callable[[], None],
+    progress: Progress | None,
+) -> list[FileProof]:
+    folder, far = store.path(generation), _join(name, generation)
+    manifest = store.manifest(generation)
+    proofs = []
+    for proof in manifest.files:
+        damage = check_file(folder, proof, generation, deep=True)
+        if damage is not None:
+            raise DataError(f"{damage.what}; it is not uploaded", where=damage.where)
+        proofs.append(_send(tier, folder / proof.path, _join(far, proof.path), proof, progress))
+    fence()
+    for flag in (MANIFEST, OK):
+        data = (folder / flag).read_bytes()
+        tier.put_bytes(_join(far, flag), data)
+        proofs.append(FileProof(_join(far, flag), len(data), digest_bytes(data)))
+    return proofs
+
+
+def _send(
+    tier: Tier, local: Path, far: str, proof: FileProof, progress: Progress | None
+) -> FileProof:
+    """Send one file unless it is there already, and prove it at the far end."""
+    algorithm = proof.digest.partition(":")[0]
+    size = tier.stat(far)
+    if size is not None and size != proof.size_bytes:
+        tier.delete(far)
+        size = None
+    if size is None:
+        tier.put_file(local, far, progress=progress)
+    if tier.stat(far) != proof.size_bytes or tier.digest(far, algorithm) != proof.digest:
+        tier.delete(far)
+        raise StorageError(
+            "differs at the far end after it was sent, and was deleted there",
+            where=f"{tier.place}/{far}",
+            fix="run the same command again; if it happens twice, do not trust that place",
+        )
+    return FileProof(far, proof.size_bytes, proof.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """The generations below the folder `prefix` of `tier`; `label` is `warm` or `cold`."""
+
+    label: str
+    tier: Tier
+    prefix: str = ""
+
+    def generations(self) -> list[str]:
+        """Names of the complete generations, newest first."""
+        names = (self._relative(name).split("/") for name in self.tier.list(self.prefix))
+        found = {parts[0] for parts in names if len(parts) == 2 and parts[1] == OK}
+        return sorted(filter(is_name, found), key=commit_order, reverse=True)
+
+    def manifest(self, name: str) -> Manifest:
+        """The manifest of a generation, after its digest was compared with the OK flag."""
+        where = f"{self.tier.place}/{_join(self.prefix, name)}/{MANIFEST}"
+        try:
+            data = self.tier.read_bytes(_join(self.prefix, name, MANIFEST))
+            flag = (
+                self.tier.read_bytes(_join(self.prefix, name, OK))
+                .decode("ascii", "replace")
+                .strip()
+            )
+        except FileNotFoundError as error:
+            raise DataError("is missing", where=where) from error
+        if flag != digest_bytes(data):
+            raise DataError("does not match the digest in OK", where=where)
+        return parse_manifest(data, where)
+
+    def fetch(self, store: CheckpointStore, name: str) -> None:
+        """Bring a generation and its bases into `store`, proved against their manifests.
+
+        One that is there and intact stays; a damaged one is moved aside (`.damaged-…`).
+        """
+        for one in (*self.manifest(name).bases, name):
+            if not _is_intact(store, one):
+                _move_aside(store, one)
+                self._fetch_one(store, one)
+
+    def remove(self, name: str) -> None:
+        """Delete a generation: first its OK."""
+        self.tier.delete(_join(self.prefix, name, OK))
+        self.tier.delete(_join(self.prefix, name))
+
+    def _fetch_one(self, store: CheckpointStore, name: str) -> None:
+        manifest = self.manifest(name)
+        with storage_errors(store.folder):
+            store.folder.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=leftovers.prefix(store.attempt), dir=store.folder))
+        try:
+            for proof in manifest.files:
+                self._get(_join(self.prefix, name, proof.path), draft / proof.path)
+                damage = check_file(draft, proof, name, deep=True)
+                if damage is not None:
+                    where = f"{self.tier.place}/{_join(self.prefix, name, proof.path)}"
+                    raise DataError(damage.what, where=where)
+            for flag in (MANIFEST, OK):
+                self._get(_join(self.prefix, name, flag), draft / flag)
+            _publish(draft, store.path(name))
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+    def _get(self, name: str, local: Path) -> None:
+        try:
+            self.tier.get_file(name, local)
+        except FileNotFoundError as error:
+            raise DataError("is missing", where=f"{self.tier.place}/{name}") from error
+
+    def _relative(self, name: str) -> str:
+        return name[len(self.prefix) :].lstrip("/") if self.prefix else name
+
+
+def _is_intact(store: CheckpointStore, name: str) -> bool:
+    try:
+        manifest = store.manifest(name)
+    except DataError:
+        return False
+    folder = store.path(name)
+    return all(check_file(folder, proof, name, deep=True) is None for proof in manifest.files)
+
+
+def _move_aside(store: CheckpointStore, name: str) -> None:
+    path = store.path(name)
+    if path.exists():
+        aside = tempfile.mkdtemp(prefix=f".damaged-{name}-", dir=store.folder)
+        os.rename(path, aside)
+        fsync_directory(store.folder)
+
+
+def _publish(draft: Path, target: Path) -> None:
+    for root, _, _ in os.walk(draft):
+        fsync_directory(root)
+    os.rename(draft, target)
+    fsync_directory(target.parent)
+
+
+def _join(*parts: str) -> str:
+    return "/".join(part.strip("/") for part in parts if part)

@@ -1,0 +1,82 @@
+"""Is a generation intact? Every damage is named: which file, and which block of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from milepost.checkpoint.crypt import UserKey, WrongKey
+from milepost.checkpoint.decode import read_data_file
+from milepost.checkpoint.manifest import Manifest
+from milepost.checkpoint.store import CheckpointStore
+from milepost.durable import digest_file
+from milepost.errors import DataError
+from milepost.model import FileProof
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something is wrong with a generation; `where` is a path, `what` may name a block."""
+
+    generation: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.generation}: {self.where}: {self.what}"
+
+
+def verify_generation(
+    store: CheckpointStore, name: str, *, deep: bool = True, key: UserKey | None = None
+) -> tuple[Damage, ...]:
+    """What is wrong with a generation and its bases; empty when it is intact.
+
+    `deep` reads and digests every byte, otherwise the manifests, names and sizes are compared.
+    A damaged block of an encrypted file is only named when `key` is given.
+    """
+    try:
+        manifest = store.manifest(name)
+    except DataError as error:
+        return (_damage(name, error),)
+    found = [
+        damage
+        for proof in manifest.files
+        if (damage := check_file(store.path(name), proof, name, deep)) is not None
+    ]
+    if found and deep and manifest.kind == "arrays":
+        found = [_locate(store, manifest, damage, key) for damage in found]
+    for base in manifest.bases:
+        found += verify_generation(store, base, deep=deep, key=key)
+    return tuple(found)
+
+
+def check_file(folder: Path, proof: FileProof, name: str, deep: bool) -> Damage | None:
+    """Compare one file of a generation with its proof."""
+    path = folder / proof.path
+    if path.is_symlink() or not path.is_file():
+        return Damage(name, str(path), "is a link" if path.is_symlink() else "is missing")
+    size = path.stat().st_size
+    if size != proof.size_bytes:
+        return Damage(name, str(path), f"has {size} bytes, the manifest says {proof.size_bytes}")
+    if deep and digest_file(path, proof.digest.partition(":")[0]) != proof.digest:
+        return Damage(name, str(path), "its digest differs from the manifest")
+    return None
+
+
+def _locate(
+    store: CheckpointStore, manifest: Manifest, damage: Damage, key: UserKey | None
+) -> Damage:
+    """Read the damaged file block by block to say where the damage is."""
+    path = Path(damage.where)
+    file_name = str(path.relative_to(store.path(manifest.name)))
+    try:
+        read_data_file(path, lambda base: store.path(base) / file_name, key)
+    except WrongKey:
+        return damage
+    except DataError as error:
+        return _damage(manifest.name, error, str(path))
+    return Damage(damage.generation, damage.where, f"{damage.what}, in the padding between blocks")
+
+
+def _damage(name: str, error: DataError, where: str = "") -> Damage:
+    return Damage(name, error.where or where, error.what)

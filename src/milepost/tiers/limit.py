@@ -1,0 +1,81 @@
+"""A tier that sends no faster than a given rate."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from milepost.tiers.base import Progress, Tier
+
+
+class TokenBucket:
+    """Lets `bytes_per_s` through on average and at most one second's worth at once.
+
+    Threads share it: what one takes, the others wait for.
+    """
+
+    def __init__(
+        self,
+        bytes_per_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not bytes_per_s > 0:
+            raise ValueError(f"a rate of {bytes_per_s} bytes/s lets nothing through")
+        self._rate, self._clock, self._sleep = bytes_per_s, clock, sleep
+        self._tokens, self._last = bytes_per_s, clock()
+        self._lock = threading.Lock()
+
+    def take(self, size_bytes: int) -> None:
+        """Wait until `size_bytes` may have been sent."""
+        with self._lock:
+            now = self._clock()
+            self._tokens = min(self._tokens + (now - self._last) * self._rate, self._rate)
+            self._last = now
+            self._tokens -= size_bytes
+            wait_s = max(-self._tokens / self._rate, 0.0)
+        if wait_s > 0:
+            self._sleep(wait_s)
+
+
+class LimitTier:
+    """Wraps a tier; what is put into it passes a token bucket. Reading is not limited."""
+
+    def __init__(self, tier: Tier, bucket: TokenBucket) -> None:
+        self.tier, self.place, self._bucket = tier, tier.place, bucket
+
+    def put_file(self, local: Path, name: str, *, progress: Progress | None = None) -> None:
+        def take(size_bytes: int) -> None:
+            self._bucket.take(size_bytes)
+            if progress is not None:
+                progress(size_bytes)
+
+        self.tier.put_file(local, name, progress=take)
+
+    def get_file(self, name: str, local: Path) -> None:
+        self.tier.get_file(name, local)
+
+    def list(self, prefix: str = "") -> list[str]:
+        return self.tier.list(prefix)
+
+    def stat(self, name: str) -> int | None:
+        return self.tier.stat(name)
+
+    def digest(self, name: str, algorithm: str = "blake3") -> str:
+        return self.tier.digest(name, algorithm)
+
+    def read_bytes(self, name: str) -> bytes:
+        return self.tier.read_bytes(name)
+
+    def put_bytes(self, name: str, data: bytes) -> None:
+        self._bucket.take(len(data))
+        self.tier.put_bytes(name, data)
+
+    def delete(self, prefix: str) -> None:
+        self.tier.delete(prefix)
+
+    def free_bytes(self) -> int | None:
+        return self.tier.free_bytes()
