@@ -1,7 +1,8 @@
 """Failure signatures: parsed and compiled once from workflow/policies/failures.yaml.
 
-A signature first looks for plain words in the whole text, which is cheap; only lines that hold
-one meet its regular expression.
+A signature first looks for plain words in the whole text; only lines that hold one meet its
+regular expression. Words whose first four letters are nowhere in the text are not looked for,
+so that a log that fits nothing costs one pass.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from milepost.resources import load_yaml
 
 _LINES_PER_WORD = 50
 _USER_RANK = 90
+_GROUP = 4
+_NUMBERED = ("errno", "signal")
 _KEYS = frozenset(
     [
         "name",
@@ -41,14 +44,21 @@ _KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The lines of a log, and its text in lower case, line by line the same."""
+    """The lines of a log, its text in lower case (line by line the same), and its letter groups."""
 
     lines: tuple[str, ...]
     lower: str
+    groups: frozenset[str]
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> Log:
-        return cls(tuple(lines), "\n".join(lines).lower())
+        lower = "\n".join(lines).lower()
+        groups = {lower[n : n + _GROUP] for n in range(len(lower) - _GROUP + 1)}
+        return cls(tuple(lines), lower, frozenset(groups))
+
+    def holds(self, word: str) -> bool:
+        """Is `word` (lower case) somewhere in the text?"""
+        return (len(word) < _GROUP or word[:_GROUP] in self.groups) and word in self.lower
 
     def holding(self, word: str) -> Iterator[tuple[int, str]]:
         """Line numbers (from 0) and lower-case lines that hold `word`, the first fifty."""
@@ -79,17 +89,21 @@ class Pattern:
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     not_line: tuple[str, ...] = ()
+    keyed: tuple[tuple[str, str], ...] = ()
+    """The words with their first letters; no letters for a short word."""
 
     def lines_in(self, log: Log) -> list[int]:
         """Numbers of the lines that fit, ascending."""
-        text = log.lower
-        present = [word for word in self.words if word in text]
-        numbers = self.numbers is not None and ("errno" in text or "signal" in text)
+        groups, text = log.groups, log.lower
+        present = [
+            word for group, word in self.keyed if (not group or group in groups) and word in text
+        ]
+        numbers = self.numbers is not None and any(log.holds(word) for word in _NUMBERED)
         if not present and not numbers:
             return []
-        if self.needs and not any(word in text for word in self.needs):
+        if self.needs and not any(log.holds(word) for word in self.needs):
             return []
-        if self.unless and any(word in text for word in self.unless):
+        if self.unless and any(log.holds(word) for word in self.unless):
             return []
         found = {n for word in present for n, line in log.holding(word) if self._fits(line)}
         if numbers and self.numbers is not None:
@@ -104,7 +118,7 @@ class Pattern:
     def _numbered(self, log: Log, regex: re.Pattern[str]) -> set[int]:
         return {
             n
-            for word in ("errno", "signal")
+            for word in _NUMBERED
             for n, line in log.holding(word)
             if regex.search(line) and not any(other in line for other in self.not_line)
         }
@@ -215,13 +229,15 @@ def _pattern(row: Mapping[str, Any], where: str) -> Pattern:
         regex = re.compile(row["pattern"], re.IGNORECASE) if "pattern" in row else None
     except re.error as error:
         raise ConfigError(f"not a regular expression: {error}", where=where) from error
+    words = _words(row, "words")
     return Pattern(
-        _words(row, "words"),
+        words,
         regex,
         _numbers(row),
         _words(row, "needs"),
         _words(row, "unless"),
         _words(row, "not_line"),
+        tuple((word[:_GROUP] if len(word) >= _GROUP else "", word) for word in words),
     )
 
 
