@@ -1,0 +1,75 @@
+"""`milepost classify`: name the failure in a log, with the lines that prove it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from milepost.errors import ConfigError, DataError
+from milepost.model import Finding
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.option("--state", help="state of the scheduler, such as TIMEOUT or 'CANCELLED by 0'")
+@click.option("--exit-code", help="exit code: 137, -9, or exit:signal as sacct prints it")
+@click.option("--signatures", type=click.Path(path_type=Path), help="YAML list of your own ones")
+@click.option("--json", "as_json", is_flag=True, help="one JSON object a line, one line a log")
+def command(
+    logs: Sequence[str],
+    state: str | None,
+    exit_code: str | None,
+    signatures: Path | None,
+    as_json: bool,
+) -> None:
+    """Name the failure in each LOG (- is stdin) and what to do about it."""
+    from milepost.evidence.classify import diagnose
+
+    extra = () if signatures is None else _own(signatures)
+    for name in logs:
+        finding, why = diagnose(_log(name), state=state, exit_code=exit_code, extra=extra)
+        if as_json:
+            click.echo(json.dumps({"log": name, **finding.as_json(), "why": why}))
+        else:
+            click.echo(_told(name, finding, why))
+
+
+def _told(name: str, finding: Finding, why: str) -> str:
+    head = (
+        f"{name}: {finding.failure_class}/{finding.subclass}, next {finding.action} "
+        f"(confidence {finding.confidence:.2f})"
+    )
+    return "\n".join([head, f"  {why}", *(f"  | {line}" for line in finding.evidence)])
+
+
+def _log(name: str) -> Path | bytes:
+    if name == "-":
+        from milepost.evidence.logtext import read_stream
+
+        return read_stream(click.get_binary_stream("stdin"))
+    path = Path(name)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is missing"
+        raise DataError(f"the log {what}", where=path, fix="name a file, or - for stdin")
+    return path
+
+
+def _own(path: Path) -> Sequence[Mapping[str, Any]]:
+    import yaml
+
+    try:
+        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot be read as YAML ({error})", where=path) from error
+    rows = rows.get("signatures") if isinstance(rows, dict) else rows
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(
+            "is no list of signatures",
+            where=path,
+            fix="write it like `signatures:` of workflow/policies/failures.yaml",
+        )
+    return rows
