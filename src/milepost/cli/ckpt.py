@@ -1,0 +1,226 @@
+"""milepost ckpt: look at checkpoints and handle them by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from milepost.errors import DataError
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+_GENERATION = click.argument("generation", required=False)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
+
+
+def _with_key(function: Callable[..., Any]) -> Callable[..., Any]:
+    file_option = click.option("--key-file", help="File with the key of encrypted checkpoints.")
+    env_option = click.option("--key-env", help="Environment variable with that key.")
+    return file_option(env_option(function))
+
+
+@click.group()
+def command() -> None:
+    """List, show, verify, restore and prune the checkpoints in FOLDER."""
+
+
+@command.command()
+@_FOLDER
+@_JSON
+def ls(folder: Path, as_json: bool) -> None:
+    """List the generations, newest first."""
+    from milepost.checkpoint.verify import verify_generation
+
+    store = _store(folder)
+    gold, counts, rows = store.gold(), store.restore_counts(), []
+    for name in store.names():
+        damages = verify_generation(store, name, deep=False)
+        row: dict[str, Any] = {"generation": name, "ok": not damages, "gold": name in gold}
+        row |= {"restores": counts.get(name, 0), "step": None, "created": None}
+        row |= {"bytes": None, "bases": [], "damages": [str(damage) for damage in damages]}
+        if not damages:
+            manifest = store.manifest(name)
+            row |= {"step": manifest.step, "created": manifest.created}
+            row |= {"bytes": manifest.size_bytes, "bases": list(manifest.bases)}
+        rows.append(row)
+    _emit(rows, as_json, "\n".join(map(_line, rows)) or "no generations")
+
+
+@command.command()
+@_FOLDER
+@_GENERATION
+@_JSON
+def show(folder: Path, generation: str | None, as_json: bool) -> None:
+    """Show the manifest of GENERATION (the newest by default)."""
+    store = _store(folder)
+    manifest = store.manifest(generation or _newest(store)).as_json()
+    _emit(manifest, as_json, json.dumps(manifest, indent=2))
+
+
+@command.command()
+@_FOLDER
+@_GENERATION
+@_with_key
+@_JSON
+def verify(
+    folder: Path, generation: str | None, key_file: str | None, key_env: str | None, as_json: bool
+) -> None:
+    """Read every byte of GENERATION (of all by default) and name each damage."""
+    from milepost.checkpoint.verify import verify_generation
+
+    store, key = _store(folder), _key(key_file, key_env)
+    names = [generation] if generation else store.names()
+    found = {name: verify_generation(store, name, key=key) for name in names}
+    rows = [
+        {"generation": name, "ok": not damages, "damages": [str(d) for d in damages]}
+        for name, damages in found.items()
+    ]
+    lines = [
+        "\n  ".join([f"{row['generation']}  {'ok' if row['ok'] else 'DAMAGED'}", *row["damages"]])  # type: ignore[misc]
+        for row in rows
+    ]
+    _emit(rows, as_json, "\n".join(lines) or "no generations")
+    if any(found.values()):
+        bad = [name for name, damages in found.items() if damages]
+        raise DataError(
+            f"{len(bad)} of {len(found)} generations are damaged: {', '.join(bad)}",
+            where=folder,
+            fix="a restart takes the newest intact one; see what the other tiers hold",
+        )
+
+
+@command.command()
+@_FOLDER
+@click.argument("target", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--generation", help="Take this one instead of the newest intact one.")
+@click.option("--allow", multiple=True, help="Accept this difference: container, gpu_profile, …")
+@click.option("--warm", help="Also look in this place (path or URL).")
+@click.option("--cold", help="Also look in this place (path or URL).")
+@_with_key
+@_JSON
+def restore(
+    folder: Path,
+    target: Path,
+    generation: str | None,
+    allow: tuple[str, ...],
+    warm: str | None,
+    cold: str | None,
+    key_file: str | None,
+    key_env: str | None,
+    as_json: bool,
+) -> None:
+    """Write what a generation holds into the new folder TARGET.
+
+    Application files come out as they were; arrays as one .npy file each, per rank, beside
+    meta.json.
+    """
+    from milepost.checkpoint.export import export_generation
+
+    remotes = _remotes(warm, cold)
+    found = export_generation(
+        _store(folder), target, generation, allow, remotes, _key(key_file, key_env)
+    )
+    text = f"step {found['step']} of {found['generation']} ({found['tier']}) is in {target}"
+    _emit(found, as_json, "\n".join([text, *found["damages"]]))
+
+
+@command.command()
+@_FOLDER
+@click.option("--rotation", default=3, show_default=True, help="Keep the newest N verified.")
+@click.option("--gold-every", type=int, help="Keep every k-th generation as well.")
+@click.option("--ttl-days", type=float, help="… until it is this old.")
+@click.option("--dry-run", is_flag=True, help="Only tell.")
+@_with_key
+@_JSON
+def prune(
+    folder: Path,
+    rotation: int,
+    gold_every: int | None,
+    ttl_days: float | None,
+    dry_run: bool,
+    key_file: str | None,
+    key_env: str | None,
+    as_json: bool,
+) -> None:
+    """Delete old generations; never a base of a kept one, never the last good one."""
+    from milepost.checkpoint.options import parse_options
+    from milepost.checkpoint.prune import prune as apply
+    from milepost.checkpoint.session import retention_of
+
+    rules = retention_of(
+        parse_options({"rotation": rotation, "gold_every": gold_every, "ttl_days": ttl_days})
+    )
+    gone = apply(_store(folder), rules, key=_key(key_file, key_env), is_dry=dry_run)
+    word = "would delete" if dry_run else "deleted"
+    text = "\n".join(f"{word} {name}" for name in gone) or "nothing to delete"
+    _emit({"deleted": list(gone), "dry_run": dry_run}, as_json, text)
+
+
+@command.command()
+@_FOLDER
+@click.argument("generation")
+@click.option("--off", is_flag=True, help="Take the mark back.")
+@_JSON
+def gold(folder: Path, generation: str, off: bool, as_json: bool) -> None:
+    """Mark GENERATION to be kept for good."""
+    store = _store(folder)
+    store.set_gold(generation, not off)
+    marks = sorted(store.gold())
+    _emit({"gold": marks}, as_json, f"gold: {', '.join(marks) or 'none'}")
+
+
+@command.command()
+@_FOLDER
+@click.argument("generation")
+@_JSON
+def release(folder: Path, generation: str, as_json: bool) -> None:
+    """Take GENERATION out of quarantine: it may be restored again."""
+    store = _store(folder)
+    store.manifest(generation)
+    store.clear_restore(generation)
+    _emit({"released": generation}, as_json, f"{generation} may be restored again")
+
+
+def _store(folder: Path) -> Any:
+    from milepost.checkpoint.store import CheckpointStore
+
+    if not folder.is_dir():
+        raise DataError("there is no such folder", where=folder, fix="name a checkpoint folder")
+    return CheckpointStore(folder)
+
+
+def _newest(store: Any) -> str:
+    names: list[str] = store.generations()
+    if not names:
+        raise DataError("holds no generation", where=store.folder)
+    return names[0]
+
+
+def _key(key_file: str | None, key_env: str | None) -> Any:
+    from milepost.checkpoint.crypt import load_key
+
+    given = {"key_file": key_file, "key_env": key_env}
+    return load_key({k: v for k, v in given.items() if v} or None)
+
+
+def _remotes(warm: str | None, cold: str | None) -> list[Any]:
+    from milepost.checkpoint.upload import Remote
+    from milepost.tiers import open_tier
+
+    places = {"warm": warm, "cold": cold}
+    return [Remote(label, open_tier(place)) for label, place in places.items() if place]
+
+
+def _line(row: dict[str, Any]) -> str:
+    marks = [word for word, is_so in (("gold", row["gold"]), ("delta", row["bases"])) if is_so]
+    if not row["ok"]:
+        return f"{row['generation']}  DAMAGED  {'; '.join(row['damages'])}"
+    size = f"{row['bytes'] / 1e6:,.1f} MB"
+    return f"{row['generation']}  step {row['step']:>10}  {size:>14}  {row['created']}  {' '.join(marks)}".rstrip()
+
+
+def _emit(value: Any, as_json: bool, text: str) -> None:
+    click.echo(json.dumps(value, indent=2) if as_json else text)
