@@ -15,6 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.svm import SVC
+
 SPLIT_SEED = 20240607
 VALIDATION_FRACTION = 0.4
 PIXEL_MAX = 16.0
@@ -23,9 +27,6 @@ PIXEL_MAX = 16.0
 @cache
 def digits() -> tuple[Any, Any, Any, Any]:
     """Train and validation pixels (scaled to 0..1) and labels: always the same split."""
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
     pixels, labels = load_digits(return_X_y=True)
     split = train_test_split(
         pixels / PIXEL_MAX,
@@ -43,8 +44,6 @@ def score(kernel: str, C: str, gamma: str, out: str) -> dict[str, Any]:
     Parameters are strings, as in the task table; `gamma` is a number, `scale` or `auto`. The
     result is a flat object and depends on nothing but the parameters.
     """
-    from sklearn.svm import SVC
-
     train_x, valid_x, train_y, valid_y = digits()
     width = gamma if gamma in ("scale", "auto") else float(gamma)
     machine = SVC(kernel=kernel, C=float(C), gamma=width).fit(train_x, train_y)
