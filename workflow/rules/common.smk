@@ -14,7 +14,7 @@ from milepost.shardtable import shard_names
 
 wildcard_constraints:
     run=r"[a-z0-9][a-z0-9-]*",
-    shard=r"[0-9]{4,}",
+    shard=r"[0-9]{4}[0-9]*",
 
 
 try:
@@ -22,13 +22,10 @@ try:
 except MilepostError as error:
     raise WorkflowError(str(error))
 
+# A head that was killed leaves a lock and marks behind; the same command simply goes on.
 if workflow.is_main_process:
-    # A head that was killed leaves its lock behind. If no head is alive any more it is removed,
-    # so that the same command simply goes on. All outputs appear complete or not at all, hence
-    # none is ever incomplete.
     for note in enter_head():
         print(note, file=sys.stderr)
-    workflow.dag_settings.force_incomplete = True
 
 
 # Files come first and options of the command line over them, as Snakemake merges them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.checkpoint.uploader import Uploader
+from milepost.durable import write_json
 from milepost.errors import MilepostError
 from milepost.tiers import Tier, open_tier
 
@@ -82,6 +84,7 @@ class Session:
         self._restored = saved.generation
         if self._ranks.rank == 0:
             self._store.note_restore(saved.generation)
+            _tell_runner(saved)
         return saved
 
     def close(self, *, may_leave_upload: bool) -> None:
@@ -158,3 +161,12 @@ def _report(saved: Saved) -> None:
             f"{'n/a' if seconds is None else format(seconds, '.1f')} s of work",
             file=sys.stderr,
         )
+
+
+def _tell_runner(saved: Saved) -> None:
+    """Leave a note of what was restored where the runner looks for it (MILEPOST_RESTORED)."""
+    place = os.environ.get("MILEPOST_RESTORED")
+    if place and saved.manifest is not None:
+        note = {"generation": saved.generation, "step": saved.step, "tier": saved.tier}
+        note |= {"created": saved.manifest.created, "lost_s": saved.lost.seconds}
+        write_json(place, note | {"seconds": saved.seconds})

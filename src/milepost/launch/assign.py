@@ -29,7 +29,8 @@ def assign_tasks(
     number ever used. Rows that left the table leave their shards; a shard without rows goes.
     """
     current = {task.key: task for task in tasks}
-    shards, housed = [], set()
+    shards: list[Shard] = []
+    housed: set[str] = set()
     for shard in previous.values():
         stays_whole = not is_resharded or shard.name in live
         members = tuple(

@@ -1,16 +1,20 @@
 """Heads: the Snakemake processes that drive a folder, and what one that was killed leaves behind.
 
-Snakemake locks its folder and cannot tell a lock of a living head from that of a dead one, so
-after a kill the user must unlock by hand. Each head of milepost writes a record of itself before
-it locks. A new head removes a lock only when records of dead heads explain it and no other head
-is alive or may be: a head on another machine cannot be looked at, so its lock stays.
+Snakemake locks its folder and marks the outputs of running jobs as incomplete; after a kill the
+user must unlock by hand and confirm that outputs are made again. Here neither is needed: outputs
+appear complete or not at all, so one that exists is complete, and a lock whose head is dead
+protects nothing.
 
-Two heads that start at the same moment see each other's record and leave the lock alone.
+Each head writes a record of itself before it locks. A new head tidies up only when no other head
+is alive or may be (a head on another machine cannot be looked at), and removes a lock only when
+the record of a dead head explains it. Two heads that start at once see each other's record and
+leave all as it is.
 """
 
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import os
 import socket
@@ -22,11 +26,11 @@ from milepost.durable import write_json
 from milepost.lease import boot_id, is_running
 
 HEADS = Path("work/heads")
-LOCKS = Path(".snakemake/locks")
+SNAKEMAKE = Path(".snakemake")
 
 
-def enter_head(heads: Path = HEADS, locks: Path = LOCKS) -> list[str]:
-    """Record this process as a head; remove the locks of dead ones. Notes for the user."""
+def enter_head(heads: Path = HEADS, snakemake: Path = SNAKEMAKE) -> list[str]:
+    """Record this process as a head; tidy up after dead ones. Notes for the user."""
     mine = heads / f"{socket.gethostname()}-{os.getpid()}.json"
     write_json(
         mine,
@@ -38,20 +42,42 @@ def enter_head(heads: Path = HEADS, locks: Path = LOCKS) -> list[str]:
         },
     )
     atexit.register(mine.unlink, missing_ok=True)
-    dead, alive = [], []
+    dead: list[Path] = []
+    alive: list[Path] = []
     for path in heads.glob("*.json"):
         if path != mine:
             (dead if _is_dead(path) else alive).append(path)
     notes = []
+    if not alive:
+        for mark in _marks_of_existing_outputs(snakemake / "incomplete"):
+            mark.unlink(missing_ok=True)
     if dead and not alive:
-        stale = list(locks.glob("*.lock"))
-        for lock in stale:
+        locks = list((snakemake / "locks").glob("*.lock"))
+        for lock in locks:
             lock.unlink(missing_ok=True)
-        if stale:
+        if locks:
             notes.append(f"milepost: removed the lock of a head that was killed ({dead[0].stem})")
     for path in dead:
         path.unlink(missing_ok=True)
     return notes
+
+
+def _marks_of_existing_outputs(folder: Path) -> list[Path]:
+    """Marks of incomplete outputs that exist; a mark's name is the output's path in base64.
+
+    The mark of an output that is not there stays: it may carry the id of a job that still runs.
+    """
+    marks = []
+    for mark in folder.rglob("*"):
+        if mark.is_file():
+            encoded = "".join(part.removeprefix("@") for part in mark.relative_to(folder).parts)
+            try:
+                output = Path(base64.urlsafe_b64decode(encoded).decode())
+            except ValueError:
+                continue  # not a mark of this format: leave it alone
+            if output.exists():
+                marks.append(mark)
+    return marks
 
 
 def _is_dead(path: Path) -> bool:

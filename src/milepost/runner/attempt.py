@@ -140,6 +140,13 @@ def is_final(row_data: Mapping[str, Any]) -> bool:
     return action not in (Action.RETRY_SAME, Action.RESUME_FROM_CHECKPOINT)
 
 
+def classify_output(output: bytes, exit_code: int) -> Finding:
+    """The finding for what a process printed last and how it ended."""
+    from milepost.evidence.classify import classify  # signatures are loaded for failures only
+
+    return classify(output, exit_code=exit_code)
+
+
 def artifact_finding(error: DataError) -> Finding:
     """The finding for work that said it had succeeded and whose artifact does not verify."""
     return Finding(

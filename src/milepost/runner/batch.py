@@ -15,7 +15,6 @@ from typing import Any
 
 from milepost.config.command import CommandTemplate
 from milepost.errors import DataError
-from milepost.evidence.classify import classify
 from milepost.journal import DONE, FAILED, TASK
 from milepost.model import Finding, Task
 from milepost.runner.attempt import (
@@ -23,6 +22,7 @@ from milepost.runner.attempt import (
     Attempt,
     Outcome,
     artifact_finding,
+    classify_output,
     die,
     is_final,
 )
@@ -169,7 +169,7 @@ class Batch:
             die()
 
     def _classify(self, completion: Completion) -> Finding:
-        return classify(completion.output, exit_code=completion.exit_code)
+        return classify_output(completion.output, completion.exit_code)
 
     def _succeed(self, completion: Completion) -> None:
         job, attempt = completion.job, self._attempt

@@ -8,6 +8,7 @@ slot; the part that a task wrote is read back only when it is needed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -53,7 +54,7 @@ def spawn(
     """Start a process in a group of its own, with stdin from nowhere; return its id."""
     return os.posix_spawn(
         program,
-        argv,
+        list(argv),
         env,
         file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -68,10 +69,8 @@ def spawn(
 
 def kill_group(pid: int, number: int) -> None:
     """Signal a process and all that it started and that stayed in its group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it ended meanwhile: that is what was wanted
         os.killpg(pid, number)
-    except ProcessLookupError:
-        pass  # it ended meanwhile: that is what was wanted
 
 
 @dataclass(slots=True)
@@ -98,7 +97,7 @@ class _Slot:
             self.out_fd = self.log_fd
 
 
-def _read_tail(fd: int, start: int, limit: int = TAIL_BYTES) -> bytes:
+def read_tail(fd: int, start: int, limit: int = TAIL_BYTES) -> bytes:
     end = os.fstat(fd).st_size
     start = max(start, end - limit)
     return os.pread(fd, end - start, start) if end > start else b""
@@ -173,10 +172,10 @@ class ProcessPool:
     ) -> Completion:
         assert slot.job is not None
         job, slot.job = slot.job, None
-        output = b"" if code == 0 else _read_tail(slot.log_fd, slot.log_start)
+        output = b"" if code == 0 else read_tail(slot.log_fd, slot.log_start)
         last_line = None
         if self.separate_stdout:
-            tail = _read_tail(slot.out_fd, slot.out_start).decode("utf-8", "replace").rstrip()
+            tail = read_tail(slot.out_fd, slot.out_start).decode("utf-8", "replace").rstrip()
             last_line = tail.rpartition("\n")[2]
         if code != 0 or os.fstat(slot.log_fd).st_size > slot.log_start:
             os.write(slot.log_fd, f"== task {job.task.key} exit {code}\n".encode())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.runner.attempt import TERM_GRACE_S
-from milepost.runner.processes import TAIL_BYTES, _read_tail, find_program, kill_group, spawn
+from milepost.runner.processes import TAIL_BYTES, find_program, kill_group, read_tail, spawn
 from milepost.runner.signals import SignalLoop
 
 LOOK_EVERY_S = 0.25
@@ -71,7 +71,7 @@ def run_process(
             time.monotonic() - began,
             usage.ru_utime + usage.ru_stime,
             usage.ru_maxrss << 10,
-            _read_tail(fd, start, TAIL_BYTES),
+            read_tail(fd, start, TAIL_BYTES),
             stop,
         )
     finally:

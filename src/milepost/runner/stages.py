@@ -21,10 +21,9 @@ from milepost.config.command import CommandTemplate
 from milepost.config.spec import StageSpec
 from milepost.durable import fsync_directory, inside, publish_directory
 from milepost.errors import DataError
-from milepost.evidence.classify import classify
 from milepost.journal import DONE, FAILED, STAGE, TASK
 from milepost.model import ArtifactCheck, FileProof
-from milepost.runner.attempt import Attempt, Outcome, artifact_finding, die
+from milepost.runner.attempt import Attempt, Outcome, artifact_finding, classify_output, die
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
 from milepost.runner.publish import verify_output
@@ -112,7 +111,7 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
         outcome.stop, outcome.lost_s = ended.stop, ended.seconds
         return False
     else:
-        finding = classify(ended.output, exit_code=ended.exit_code)
+        finding = classify_output(ended.output, ended.exit_code)
     lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
     data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": lines}
     attempt.journal.append(STAGE, stage.name, FAILED, seconds=ended.seconds, data=data)

@@ -7,6 +7,7 @@ ones behind it are taken back.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from milepost.runner.job import Completion, Job
-from milepost.runner.processes import TAIL_BYTES, _read_tail, kill_group, spawn
+from milepost.runner.processes import TAIL_BYTES, kill_group, read_tail, spawn
 from milepost.runner.signals import SignalLoop
 
 AHEAD_S = 0.05
@@ -86,10 +87,9 @@ class WorkerPool:
             worker.begun = time.monotonic()
             worker.log_start = os.fstat(worker.log_fd).st_size
         worker.jobs.append(job)
-        try:
+        # a worker that died has its answer pipe at its end: `_bury` reports all its jobs
+        with contextlib.suppress(BrokenPipeError):
             os.write(worker.requests_fd, (json.dumps(request) + "\n").encode())
-        except BrokenPipeError:
-            pass  # it died: its answer pipe is at its end, and `_bury` reports all its jobs
 
     def _hire(self, slot: int) -> _Worker:
         their_requests, requests = os.pipe2(os.O_CLOEXEC)
@@ -146,7 +146,7 @@ class WorkerPool:
         self._loop.forget(worker.answers_fd)
         _, status = os.waitpid(worker.pid, 0)
         if worker.jobs:
-            output = _read_tail(worker.log_fd, worker.log_start, TAIL_BYTES)
+            output = read_tail(worker.log_fd, worker.log_start, TAIL_BYTES)
             code = os.waitstatus_to_exitcode(status) or 1
             seconds = time.monotonic() - worker.begun
             self._ended.append(Completion(worker.jobs.popleft(), code, seconds, None, None, output))

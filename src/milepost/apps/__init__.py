@@ -1,0 +1,1 @@
+"""Adapters: what milepost must know of an application, read from YAML."""

@@ -1,0 +1,60 @@
+"""`milepost smoke`: kill and resume a small slice, compare, and measure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from milepost.errors import Refused
+from milepost.launch.smoke import smoke
+from milepost.paths import RunPaths
+
+
+@click.command("smoke")
+@click.argument("run")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("."),
+    help="Folder that holds results/ and work/.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+def command(run: str, root: Path, as_json: bool) -> None:
+    """Run the smoke test of RUN; exit 20 when the gate stays shut."""
+    paths = RunPaths(run, root)
+    record = smoke(paths)
+    if as_json:
+        print(json.dumps(record))
+    else:
+        print(_summary(record), flush=True)
+    if not record["passed"]:
+        raise Refused(
+            record["reason"],
+            where=paths.smoke,
+            fix="mend that, then run the same command again; nothing was launched",
+        )
+
+
+def _summary(record: dict[str, Any]) -> str:
+    verdict = "passed" if record["passed"] else "FAILED"
+    lines = [f"{record['run']}: smoke test {verdict}, {record['slice']['tasks']} rows"]
+    killed, control, measured = record["killed"], record["control"], record["measured"]
+    if killed:
+        lines.append(f"  killed by SIG{killed['signal']} after {killed['after']}, then resumed")
+    if control and control["metric"] != "artifacts and result":
+        sign = "=" if control["equal"] else "!="
+        lines.append(
+            f"  {control['metric']}: resumed {control['resumed']} {sign} "
+            f"undisturbed {control['undisturbed']}"
+        )
+    if measured["task_s"]:
+        lines.append(f"  a task takes {measured['task_s']['median']:.3g} s (median)")
+    if measured["t_ckpt_s"]:
+        lines.append(
+            f"  a checkpoint blocks {measured['t_ckpt_s']['median'] * 1000:.3g} ms "
+            f"for {measured['ckpt_bytes'] / 1e6:.3g} MB"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,292 @@
+"""The smoke test: it gates the launch and calibrates it.
+
+1. A small slice runs undisturbed, for real; what it took is measured.
+2. The same slice runs again and is killed (SIGKILL, runner and work alike) at its first durable
+   progress; then it is run once more and must go on from there.
+3. The control metric of both must agree. A slice that resumes to another result, that does not
+   resume, or that repeats what was done, fails the gate, and nothing is launched.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from milepost.clock import utc_now
+from milepost.config.contract import Contract, load_contract
+from milepost.config.spec import ControlSpec
+from milepost.config.tasks import read_tasks
+from milepost.durable import read_json, write_json
+from milepost.journal import CHECKPOINT, DONE, STAGE, TASK, Row, read_journal, read_rows
+from milepost.launch.slice import Slice, SliceRun, choose_rows
+from milepost.lease import Lease
+from milepost.model import Shard, Task, WorkKind
+from milepost.paths import RunPaths
+
+SCHEMA = 1
+FIRST_INTERVAL_S = 0.25
+"""Interval of the undisturbed slice: short, because its own length is not known yet."""
+CHECKPOINTS_IN_SLICE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The control metric of the undisturbed slice and of the one that was killed and resumed."""
+
+    metric: str
+    undisturbed: Any
+    resumed: Any
+    equal: bool
+    rtol: float
+    atol: float
+
+
+class SmokeFailure(Exception):
+    """The gate stays shut; the text says why and what to do."""
+
+
+def smoke(paths: RunPaths) -> dict[str, Any]:
+    """Run the smoke test of a run, or take the one that passed on this contract; the record.
+
+    The record is written to results either way, and kept below `smoke_work`, since Snakemake
+    removes the output of a rule that failed. A failed test is run again at the next call.
+    """
+    contract = load_contract(paths)
+    place = paths.smoke_work / contract.digest.partition(":")[2][:16]
+    kept = place / "passed.json"
+    if not kept.exists():
+        lease = Lease(place)
+        lease.acquire()
+        try:
+            record = _test(contract, paths, place)
+        finally:
+            lease.release()
+        if not record["passed"]:
+            write_json(place / "failed.json", record)
+            write_json(paths.smoke, record)
+            return record
+        write_json(kept, record)
+    passed: dict[str, Any] = read_json(kept)
+    write_json(paths.smoke, passed)
+    return passed
+
+
+def _test(contract: Contract, paths: RunPaths, place: Path) -> dict[str, Any]:
+    spec = contract.spec
+    rows = choose_rows(read_tasks(paths.root / spec.work.table, spec), spec.smoke)
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "run": spec.name,
+        "contract_digest": contract.digest,
+        "passed": False,
+        "reason": "",
+        "slice": {"tasks": len(rows), "set": dict(spec.smoke.set)},
+        "killed": None,
+        "resumed": None,
+        "control": None,
+        "measured": _nothing_measured(),
+        "created": utc_now(),
+    }
+    try:
+        calm = Slice.prepare(contract, rows, place / "undisturbed", FIRST_INTERVAL_S)
+        seconds = _run_calm(calm)
+        record["measured"] = measure(calm, seconds)
+        longest = max(seconds)
+        interval_s = max(FIRST_INTERVAL_S / 2, longest / (CHECKPOINTS_IN_SLICE + 1))
+        rough = Slice.prepare(contract, rows, place / "disturbed", interval_s)
+        record |= _kill_and_resume(rough)
+        control = [compare_shard(calm, rough, shard, spec.control) for shard in calm.shards]
+        record["control"] = asdict(_worst(control))
+        _require_equal(control)
+    except SmokeFailure as failure:
+        record["reason"] = str(failure)
+        return record
+    record |= {"passed": True, "reason": "resumed after SIGKILL to the same result"}
+    return record
+
+
+def _run_calm(calm: Slice) -> list[float]:
+    seconds = []
+    for shard in calm.shards:
+        ran = calm.run(shard)
+        if ran.exit_code != 0:
+            raise SmokeFailure(
+                f"the undisturbed slice failed with exit code {ran.exit_code}: {_last_line(ran)}\n"
+                f"  its log: {calm.paths.shard(shard.name).attempts}"
+            )
+        seconds.append(ran.seconds)
+    return seconds
+
+
+def _kill_and_resume(rough: Slice) -> dict[str, Any]:
+    """Kill each shard of the slice at its first durable progress, then resume it."""
+    killed: dict[str, Any] = {}
+    resumed: dict[str, Any] = {}
+    for shard in rough.shards:
+        first = rough.run(shard, drill=True)
+        if first.exit_code == 0:
+            raise SmokeFailure(
+                "the slice ended before it had made durable progress, so nothing could be resumed; "
+                "make it longer (`smoke.set`), or let the program checkpoint more often"
+            )
+        if first.exit_code != -signal.SIGKILL:
+            raise SmokeFailure(
+                f"the slice failed with exit code {first.exit_code} before it was killed: "
+                f"{_last_line(first)}"
+            )
+        before = read_journal(rough.paths.shard(shard.name).journal)
+        killed = {
+            "signal": "KILL",
+            "after": _progress(before.done, before.checkpoints),
+            "attempt": 1,
+        }
+        second = rough.run(shard)
+        if second.exit_code != 0:
+            raise SmokeFailure(
+                f"the slice did not resume: exit code {second.exit_code}: {_last_line(second)}\n"
+                f"  its log: {rough.paths.shard(shard.name).attempts}"
+            )
+        resumed = _what_was_repeated(rough, shard, set(before.done))
+    return {"killed": killed, "resumed": resumed}
+
+
+def _progress(done: Mapping[str, Row], checkpoints: Sequence[Row]) -> str:
+    if checkpoints:
+        return f"checkpoint {checkpoints[-1].name}"
+    stages = [row.name for row in done.values() if row.event == STAGE]
+    return f"stage {stages[-1]}" if stages else f"{len(done)} tasks done"
+
+
+def _what_was_repeated(rough: Slice, shard: Shard, done_before: set[str]) -> dict[str, Any]:
+    """Check that attempt 2 went on where attempt 1 was killed."""
+    rows = list(read_rows(rough.paths.shard(shard.name).journal))
+    again = [r for r in rows if r.attempt > 1 and r.event in (TASK, STAGE) and r.status == DONE]
+    twice = sorted({row.name for row in again} & done_before)
+    if twice:
+        raise SmokeFailure(f"work that was done ran again after the kill: {', '.join(twice[:5])}")
+    restored = rough.attempt(shard, 2).get("restored")
+    had_checkpoint = any(row.event == CHECKPOINT and row.attempt == 1 for row in rows)
+    if had_checkpoint and not isinstance(restored, Mapping):
+        raise SmokeFailure(
+            "the program began anew instead of restoring its checkpoint; call "
+            "Checkpointer.restore() before the first step"
+        )
+    step = restored.get("step") if isinstance(restored, Mapping) else None
+    return {"attempt": 2, "restored_step": step, "rerun": len(again)}
+
+
+def compare_shard(
+    calm: Slice, rough: Slice, shard: Shard, control: ControlSpec | None
+) -> Comparison:
+    """Compare the worst task of a shard; without a control metric, the artifacts' digests."""
+    found = [_compare_task(calm, rough, shard, task, control) for task in shard.tasks]
+    return _worst(found)
+
+
+def _compare_task(
+    calm: Slice, rough: Slice, shard: Shard, task: Task, control: ControlSpec | None
+) -> Comparison:
+    if control is None:
+        left, right = (_proofs(side, shard, task) for side in (calm, rough))
+        return Comparison("artifacts and result", left, right, left == right, 0.0, 0.0)
+    left, right = (_metric(side.folder(shard, task), control) for side in (calm, rough))
+    equal = _is_equal(left, right, control.rtol, control.atol)
+    return Comparison(control.metric, left, right, equal, control.rtol, control.atol)
+
+
+def _metric(folder: Path, control: ControlSpec) -> Any:
+    path = folder / control.file
+    try:
+        return read_json(path)[control.metric]
+    except FileNotFoundError as error:
+        raise SmokeFailure(f"the control metric's file {control.file} was not written") from error
+    except (KeyError, TypeError) as error:
+        raise SmokeFailure(f"{control.file} has no key {control.metric!r}") from error
+
+
+def _is_equal(left: Any, right: Any, rtol: float, atol: float) -> bool:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        same = left == right or (math.isnan(left) and math.isnan(right))
+        return same or abs(left - right) <= atol + rtol * abs(left)
+    return bool(left == right)
+
+
+def _proofs(side: Slice, shard: Shard, task: Task) -> Any:
+    row = read_journal(side.paths.shard(shard.name).journal).done[task.key].data
+    files = {proof["path"]: proof["digest"] for proof in row.get("artifacts", ())}
+    return json.loads(json.dumps({"artifacts": files, "result": row.get("result")}))
+
+
+def _worst(found: Sequence[Comparison]) -> Comparison:
+    return next((c for c in found if not c.equal), found[0])
+
+
+def _require_equal(found: Sequence[Comparison]) -> None:
+    worst = _worst(found)
+    if not worst.equal:
+        raise SmokeFailure(
+            f"the resumed slice came to another result: {worst.metric} is {worst.resumed!r}, "
+            f"undisturbed it is {worst.undisturbed!r} (rtol {worst.rtol}, atol {worst.atol}); "
+            "look whether all state, the random generator's included, is in the checkpoint, "
+            "or name the metric and its tolerance in `control`"
+        )
+
+
+def _last_line(ran: SliceRun) -> str:
+    lines = [line for line in ran.said.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def _nothing_measured() -> dict[str, Any]:
+    names = ("task_s", "startup_s", "t_ckpt_s", "durable_s", "ckpt_bytes", "restore_s")
+    return dict.fromkeys((*names, "max_rss_bytes", "step_s"))
+
+
+def measure(calm: Slice, seconds: Sequence[float]) -> dict[str, Any]:
+    """Seconds, bytes and memory of an undisturbed slice; None for what it did not show."""
+    rows = [row for shard in calm.shards for row in read_rows(calm.paths.shard(shard.name).journal)]
+    tasks = [row for row in rows if row.event == TASK and row.status == DONE]
+    checkpoints = [row.data for row in rows if row.event == CHECKPOINT]
+    return _nothing_measured() | {
+        "task_s": _sample([row.seconds for row in tasks]),
+        "startup_s": _startup(calm, seconds),
+        "t_ckpt_s": _sample([data.get("blocked_s") for data in checkpoints]),
+        "durable_s": _largest([data.get("durable_s") for data in checkpoints]),
+        "ckpt_bytes": _largest([data.get("bytes") for data in checkpoints]),
+        "max_rss_bytes": _largest([row.data.get("max_rss_bytes") for row in tasks]),
+    }
+
+
+def _sample(values: Sequence[float | None]) -> dict[str, float | int] | None:
+    known = sorted(v for v in values if v is not None)
+    if not known:
+        return None
+    p95 = known[min(len(known) - 1, math.ceil(0.95 * len(known)) - 1)]
+    return {"median": median(known), "p95": p95, "n": len(known)}
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    return max((v for v in values if v is not None), default=None)
+
+
+def _startup(calm: Slice, seconds: Sequence[float]) -> float | None:
+    """Seconds of a shard's process that were not work: wall time less the busiest slot's share."""
+    shares = []
+    for shard, wall_s in zip(calm.shards, seconds, strict=True):
+        useful = calm.attempt(shard, 1).get("useful_s")
+        if isinstance(useful, (int, float)):
+            shares.append(max(0.0, wall_s - useful / max(1, _slots(calm, shard))))
+    return median(shares) if shares else None
+
+
+def _slots(calm: Slice, shard: Shard) -> int:
+    spec = load_contract(calm.paths).spec
+    if spec.work.kind is not WorkKind.BATCH:
+        return 1
+    return min(len(shard.tasks), spec.resources.gpus or spec.resources.cpus)

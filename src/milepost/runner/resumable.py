@@ -1,0 +1,224 @@
+"""Resumable work: one long process that checkpoints itself, supervised until it is done.
+
+The process finds in MILEPOST_CKPT where and how to checkpoint. The runner watches the folder of
+generations and gives each new one its journal row; it passes stop signals on and asks for a last
+checkpoint before its own deadline, without depending on the scheduler's signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from milepost.apps.adapter import Adapter, load_adapter
+from milepost.checkpoint.store import CheckpointStore
+from milepost.clock import epoch
+from milepost.config.command import CommandTemplate
+from milepost.durable import read_json
+from milepost.errors import RESUMABLE, DataError
+from milepost.journal import CHECKPOINT, COMMITTED, FAILED, TASK
+from milepost.model import FailureClass, Finding
+from milepost.runner.attempt import Attempt, Outcome, classify_output, die
+from milepost.runner.finish import finish_member, is_finished
+from milepost.runner.hardware import slot_environments
+from milepost.runner.places import DEFAULT_INTERVAL_S, checkpoint_place, planned_interval_s
+from milepost.runner.single import Ended, StopRule, run_process
+
+MARGIN_S = 60.0
+"""Before the deadline beyond what a checkpoint takes; a tenth of the walltime where that is less."""
+STOP_GRACE_S = 25.0
+"""From a stop signal to the end: Slurm kills 30 s after its own."""
+
+
+class Resumable:
+    """Supervises the application of one attempt."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._adapter: Adapter = load_adapter(attempt.spec.work.adapter)
+        self._folder = checkpoint_place(
+            attempt.spec.tiers.scratch, attempt.spec.name, attempt.shard.name
+        )
+        self._store = CheckpointStore(Path(self._folder))
+        self._known = {row.name for row in attempt.journal.state.checkpoints}
+        self._note = attempt.paths.attempts / f"{attempt.number}.restored.json"
+        self._outcome = Outcome()
+        self._blocked_s: list[float] = []
+
+    def run(self) -> Outcome:
+        """Run the application once, to its end or to a stop."""
+        attempt, outcome = self._attempt, self._outcome
+        if is_finished(attempt):
+            outcome.done = 1
+            return outcome
+        self._adopt_generations()
+        attempt.out.mkdir(parents=True, exist_ok=True)
+        before = self._last_sign()
+        ended = self._start()
+        self._adopt_generations()
+        outcome.add_usage(ended.cpu_s, ended.max_rss_bytes)
+        outcome.checkpoint_s = sum(self._blocked_s) if self._blocked_s else None
+        outcome.useful_s = max(0.0, ended.seconds - (outcome.checkpoint_s or 0.0))
+        outcome.restored = self._restored(before)
+        self._judge(ended)
+        return outcome
+
+    def _start(self) -> Ended:
+        attempt = self._attempt
+        values = {**attempt.shard.tasks[0].params, "out": str(attempt.out)}
+        assert attempt.spec.work.command is not None
+        argv = CommandTemplate.parse(attempt.spec.work.command).argv(values)
+        env = slot_environments(attempt.spec.resources, attempt.environment())[0]
+        env |= {
+            "MILEPOST_OUT": str(attempt.out),
+            "MILEPOST_TASK": attempt.shard.tasks[0].key,
+            "MILEPOST_RESTORED": str(self._note.absolute()),
+            "MILEPOST_CKPT": json.dumps(self._settings()),
+        }
+        return run_process(
+            argv,
+            env,
+            attempt.paths.log(attempt.number),
+            attempt.loop,
+            self._stop_rule(),
+            self._look,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        """What `Checkpointer.from_env` reads; places are absolute or URLs."""
+        attempt, ckpt, tiers = (
+            self._attempt,
+            self._attempt.spec.checkpoint,
+            self._attempt.spec.tiers,
+        )
+        far = {
+            name: checkpoint_place(place, attempt.spec.name, attempt.shard.name)
+            for name, place in (("warm", tiers.warm), ("cold", tiers.cold))
+            if place is not None
+        }
+        remaining_s = attempt.remaining_s()
+        return {
+            "folder": self._folder,
+            "warm": far.get("warm"),
+            "cold": far.get("cold"),
+            "upload": ckpt.uploader.enable,
+            "max_bandwidth_mb_s": ckpt.uploader.max_bandwidth_mb_s,
+            "retries": ckpt.uploader.retries,
+            "interval_s": self._interval_s(),
+            "deadline": time.time() + remaining_s,
+            "deadline_margin_s": self._margin_s(),
+            "rotation": ckpt.rotation,
+            "compression": ckpt.compression,
+            "delta": ckpt.delta,
+            "encrypt": None if ckpt.encrypt is None else asdict(ckpt.encrypt),
+            "gold_every": ckpt.gold_every,
+            "ttl_days": ckpt.ttl_days,
+            "allow": list(ckpt.allow),
+        }
+
+    def _interval_s(self) -> float:
+        stated = self._attempt.spec.checkpoint.interval_s
+        return stated or planned_interval_s(self._attempt.run) or DEFAULT_INTERVAL_S
+
+    def _margin_s(self) -> float:
+        return min(MARGIN_S, 0.1 * self._attempt.remaining_s())
+
+    def _stop_rule(self) -> StopRule:
+        hard = self._attempt.deadline if self._attempt.deadline is not None else float("inf")
+        number = signal.Signals[f"SIG{self._adapter.signal}"]
+        return StopRule(number, hard - self._margin_s(), hard, STOP_GRACE_S)
+
+    def _look(self, pid: int) -> None:
+        self._attempt.check_lease()
+        new = self._adopt_generations()
+        if new and self._attempt.drill:
+            self._attempt.sync.flush()
+            os.killpg(pid, signal.SIGKILL)
+            die()
+
+    def _adopt_generations(self) -> int:
+        """Write a row for each generation that was committed since the last look."""
+        new = [name for name in reversed(self._store.generations()) if name not in self._known]
+        for name in new:
+            self._known.add(name)
+            try:
+                manifest = self._store.manifest(name)
+            except (DataError, FileNotFoundError) as error:
+                self._attempt.say(f"checkpoint {name} is not counted: {error}")
+                continue
+            metrics = manifest.metrics
+            if metrics.blocked_s is not None:
+                self._blocked_s.append(metrics.blocked_s)
+            data = {
+                "step": manifest.step,
+                "bytes": metrics.bytes_stored,
+                "blocked_s": metrics.blocked_s,
+                "durable_s": metrics.durable_s,
+                "created": manifest.created,
+                "path": str(self._store.path(name)),
+            }
+            journal = self._attempt.journal
+            journal.append(CHECKPOINT, name, COMMITTED, seconds=metrics.blocked_s, data=data)
+            self._attempt.sync.add([])
+        return len(new)
+
+    def _last_sign(self) -> float | None:
+        """When the attempt before this one was last seen alive, in seconds since the epoch."""
+        number = self._attempt.number - 1
+        if number < 1:
+            return None
+        paths = self._attempt.paths
+        record = read_json(paths.attempt(number))
+        if record["ended"] is not None:
+            return epoch(record["ended"])
+        signs = [epoch(record["started"])]
+        signs += [p.stat().st_mtime for p in (paths.log(number), paths.journal) if p.exists()]
+        return max(signs)
+
+    def _restored(self, last_sign: float | None) -> Mapping[str, Any] | None:
+        """What the application restored; the lost work is what it did after that checkpoint."""
+        try:
+            note: dict[str, Any] = read_json(self._note)
+        except FileNotFoundError:
+            return None
+        if note.get("lost_s") is None and last_sign is not None:
+            note["lost_s"] = max(0.0, last_sign - epoch(note["created"]))
+        self._outcome.lost_s = note.get("lost_s")
+        return note
+
+    def _judge(self, ended: Ended) -> None:
+        """What the end of the application means for the shard."""
+        outcome = self._outcome
+        if ended.exit_code == 0:
+            finish_member(self._attempt, outcome)
+        elif ended.stop is not None:
+            outcome.stop = ended.stop
+        elif ended.exit_code == RESUMABLE:
+            outcome.stop = "walltime"
+        else:
+            self._record_failure(ended, classify_output(ended.output, ended.exit_code))
+
+    def _record_failure(self, ended: Ended, finding: Finding) -> None:
+        if finding.failure_class is FailureClass.NONE:
+            raise DataError(
+                f"exit code {ended.exit_code} was classified as no failure",
+                where=self._attempt.paths.log(self._attempt.number),
+            )
+        lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
+        data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": lines}
+        key = self._attempt.shard.tasks[0].key
+        self._attempt.journal.append(TASK, key, FAILED, seconds=ended.seconds, data=data)
+        self._attempt.sync.flush()
+        self._outcome.findings.append(finding)
+        self._outcome.failed = 1
+
+
+def run_resumable(attempt: Attempt) -> Outcome:
+    """Run the application of a resumable shard once."""
+    return Resumable(attempt).run()
