@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from milepost.cli.plan import command
-from milepost.config.contract import freeze
+from milepost.config.freeze import freeze
 from milepost.config.load import parse_config
 from milepost.durable import read_json, write_json
 from milepost.errors import ConfigError, Refused

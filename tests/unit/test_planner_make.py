@@ -122,6 +122,12 @@ def test_batch_is_cut_by_measured_seconds() -> None:
     )
 
 
+def test_a_long_start_up_is_noted() -> None:
+    plan = make_plan(BATCH, smoke(startup_s=400.0), 5000)
+    assert any("start-up takes 6.67 min" in note for note in plan["notes"])
+    assert not make_plan(BATCH, smoke(), 5000)["notes"]
+
+
 def test_walltime_is_never_above_the_stated_runtime() -> None:
     short = replace(BATCH, resources=Resources(cpus=2, runtime_s=500))
     plan = make_plan(short, smoke(), 5000)

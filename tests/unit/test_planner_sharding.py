@@ -21,6 +21,11 @@ def test_a_shard_is_never_longer_than_the_target_unless_one_round_is() -> None:
     assert (long.tasks_per_shard, long.shard_count) == (4, 3)
 
 
+def test_a_start_up_longer_than_the_target_does_not_make_shards_of_one_task() -> None:
+    found = split_tasks(120, ShardsSpec(target_s=3), task_s=0.1, startup_s=5.0, cpus=1)
+    assert (found.tasks_per_shard, found.shard_count) == (30, 4)
+
+
 @pytest.mark.parametrize(
     ("shards", "size", "count"),
     [

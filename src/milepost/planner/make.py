@@ -16,11 +16,14 @@ from milepost.planner.mtbf import read_history
 from milepost.planner.sharding import ShardPlan, shard_seconds, split_tasks
 from milepost.planner.theory import cost_overhead, cost_total
 from milepost.planner.walltime import end_margin, reservations
-from milepost.planner.words import duration
+from milepost.planner.words import duration, percent
 
 SCHEMA = 1
 _NOTABLE = 0.05
 """Textbook and exact overhead that differ by more than this share are worth a note."""
+
+_LONG_STARTUP = 0.2
+"""A start-up that takes more than this share of a shard is worth a note."""
 
 
 def make_plan(
@@ -185,11 +188,22 @@ def _cost(spec: RunSpec, choice: Choice) -> dict[str, Any] | None:
     }
 
 
+def _startup_note(spec: RunSpec, measured: Measured, found: Forecast) -> list[str]:
+    startup_s = _startup(spec, measured)
+    if found.work_s is None or startup_s <= _LONG_STARTUP * (found.work_s + startup_s):
+        return []
+    share = startup_s / (found.work_s + startup_s)
+    return [
+        f"start-up takes {duration(startup_s)}, {percent(share)} of a shard: "
+        "larger shards waste less"
+    ]
+
+
 def _notes(
     spec: RunSpec, smoke: Mapping[str, Any], measured: Measured, choice: Choice
 ) -> list[str]:
     found = choice.forecast
-    notes = list(choice.notes)
+    notes = [*choice.notes, *_startup_note(spec, measured, found)]
     if measured.is_reduced:
         names = ", ".join(sorted(smoke["slice"]["set"]))
         notes.append(

@@ -79,7 +79,11 @@ def _size(
 def _fill(
     count: int, target_s: float | None, task_s: float | None, startup_s: float | None, cpus: int
 ) -> int:
-    """How many tasks fit into `target_s` seconds; at least one round of `cpus`."""
+    """How many tasks fit into `target_s` seconds; at least one round of `cpus`.
+
+    Where start-up alone fills the target it cannot be met: then the tasks get `target_s` of
+    their own, because many shards of one task would spend nearly all their time on starting.
+    """
     if target_s is None:
         raise ConfigError(
             "nothing says how large a shard is",
@@ -94,8 +98,11 @@ def _fill(
         )
     if task_s <= 0.0:
         return count
-    rounds = max(1.0, (target_s - (startup_s or 0.0)) // task_s)
-    return int(min(count, rounds * cpus))
+    useful_s = target_s - (startup_s or 0.0)
+    if useful_s < task_s:
+        useful_s = target_s
+    rounds = max(1, math.floor(useful_s / task_s + 1e-9))
+    return min(count, rounds * cpus)
 
 
 def _at_least_one(key: str, value: int) -> int:
