@@ -6,6 +6,7 @@ import csv
 import importlib
 import json
 import math
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +180,26 @@ def test_a_resumed_simulation_ends_in_the_same_bits(tmp_path: Path) -> None:
     assert second.result() == undisturbed.result()
     assert second.energies.tobytes() == undisturbed.energies.tobytes()
     assert second.lattice.black.tobytes() == undisturbed.lattice.black.tobytes()
+
+
+def test_a_signal_ends_it_with_75_and_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    from milepost import Checkpointer
+    from milepost.errors import RESUMABLE
+
+    ising = example("ising")
+    undisturbed = ising.Simulation.start(0.5, 16, 600, 2)
+    assert ising.run(undisturbed, StopAfter(10**6))
+    with pytest.raises(SystemExit) as ended, Checkpointer(tmp_path / "ckpt") as ck:
+        signal.raise_signal(signal.SIGTERM)
+        assert not ising.run(ising.Simulation.start(0.5, 16, 600, 2), ck)
+    assert ended.value.code == RESUMABLE
+    resumed = ising.Simulation.start(0.5, 16, 600, 2)
+    with Checkpointer(tmp_path / "ckpt") as ck:
+        saved = ck.restore()
+        assert saved is not None
+        assert saved.step == 0
+        assert ising.run(resumed, ck)
+    assert resumed.result() == undisturbed.result()
 
 
 def test_told_to_stop_is_not_finished() -> None:
