@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from milepost.errors import ConfigError
+
+if TYPE_CHECKING:
+    from milepost.config.load import Config
+    from milepost.config.spec import RunSpec
 
 DEFAULT = Path("config/config.yaml")
 
@@ -30,31 +35,38 @@ def command(
     run: str | None, files: tuple[Path, ...], override: str | None, check: bool, as_json: bool
 ) -> None:
     """Validate the configuration of RUN and freeze it as its contract."""
-    from milepost.config.contract import freeze
+    from milepost.config.freeze import freeze
     from milepost.config.load import load_config, parse_config
     from milepost.paths import RunPaths
 
     files = files or (DEFAULT,)
-    source = ", ".join(map(str, files))
-    config = parse_config(load_config(files, _override(override)), source)
-    if check and run is None:
-        _report_checked(list(config.runs), source, as_json)
+    config = parse_config(load_config(files, _override(override)), files)
+    chosen = _choose(config, run, ", ".join(map(str, files)))
+    if check:
+        _check(chosen, as_json)
         return
     if run is None:
         raise click.UsageError("name a RUN, or add --check to validate all of them")
-    spec = config.runs.get(run)
-    if spec is None:
-        raise ConfigError(
-            f"there is no run {run!r}", where=source, fix=f"take one of {', '.join(config.runs)}"
-        )
-    if check:
-        _report_checked([run], source, as_json)
-        return
-    contract = freeze(spec, RunPaths(run), datetime.now(UTC))
+    contract = freeze(chosen[run], RunPaths(run), datetime.now(UTC))
     if as_json:
         click.echo(json.dumps(contract.data, ensure_ascii=False))
     else:
         click.echo(f"{run}: contract {contract.digest}, {contract.table['rows']} rows")
+
+
+def _choose(config: Config, run: str | None, source: str) -> Mapping[str, RunSpec]:
+    """All runs, or the one that is named."""
+    if run is None:
+        return config.runs
+    if run not in config.runs:
+        from milepost.config.schema import neighbour
+
+        raise ConfigError(
+            f"there is no run {run!r}; {neighbour(run, config.runs)}",
+            where=source,
+            fix="mend the name, or name another file with --config",
+        )
+    return {run: config.runs[run]}
 
 
 def _override(text: str | None) -> dict[str, Any]:
@@ -69,8 +81,12 @@ def _override(text: str | None) -> dict[str, Any]:
     return value
 
 
-def _report_checked(runs: list[str], source: str, as_json: bool) -> None:
+def _check(runs: Mapping[str, RunSpec], as_json: bool) -> None:
+    """Read the whole table of each run, and say how many rows it has."""
+    from milepost.config.tasks import read_tasks
+
+    rows = {name: len(read_tasks(Path(spec.work.table), spec)) for name, spec in runs.items()}
     if as_json:
-        click.echo(json.dumps({"valid": True, "runs": runs}))
-    else:
-        click.echo(f"{source}: valid ({', '.join(runs)})")
+        click.echo(json.dumps({"valid": True, "rows": rows}))
+    for name, count in rows.items() if not as_json else ():
+        click.echo(f"{name}: valid, {count} rows")

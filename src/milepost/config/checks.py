@@ -61,7 +61,7 @@ def _names(view: View) -> Iterator[Problem]:
 def _tiers(view: View) -> Iterator[Problem]:
     """Tiers lie beside each other and outside the folders of the runs."""
     tiers = view.at("tiers")
-    places = {tier.name: tier for tier in tiers.items() if tier.text() is not None}
+    places = {name: tiers.at(name) for name in ("scratch", "warm", "cold") if tiers.text(name)}
     folders = {name: _folder(str(tier.data)) for name, tier in places.items()}
     for run in view.items("runs"):
         for own in (f"results/{run.name}", f"work/{run.name}"):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from milepost.config.schema import Problem, config_schema, nearest, shown
+from milepost.config.schema import Problem, config_schema, neighbour, shown
 from milepost.config.view import View
 
 LONGEST_INTERRUPTIBLE_S = 120
@@ -59,11 +59,8 @@ def _control(run: View, tiers: View) -> Iterator[Problem]:
     files += [run.text("work", "result", "file")]
     known = sorted({file for file in files if file is not None})
     if name is not None and name not in known:
-        close = nearest(name, known)
-        hint = f"did you mean {close}? " if close else ""
-        yield run.at("control", "file").wrong(
-            f"{shown(name)} is no artifact; {hint}(expected one of {', '.join(known) or 'none yet'})"
-        )
+        place = run.at("control", "file")
+        yield place.wrong(f"{shown(name)} is no artifact; {neighbour(name, known)}")
 
 
 def _result(run: View, tiers: View) -> Iterator[Problem]:

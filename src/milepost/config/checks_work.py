@@ -9,7 +9,7 @@ from pathlib import Path
 from milepost.config.adapters import adapter_names, find_adapter
 from milepost.config.command import BUILTIN_FIELDS, CommandTemplate
 from milepost.config.inputs import glob_files
-from milepost.config.schema import Problem, nearest, shown
+from milepost.config.schema import Problem, neighbour, shown
 from milepost.config.tasks import read_header
 from milepost.config.template import field_names
 from milepost.config.view import View
@@ -124,11 +124,8 @@ def _unknown_fields(
         return
     for name in fields:
         if name not in columns and name not in BUILTIN_FIELDS:
-            close = nearest(name, columns)
-            hint = f"did you mean {close}? " if close else ""
-            yield place.wrong(
-                f"field {{{name}}} is no column of the table; {hint}(columns: {', '.join(columns)})"
-            )
+            hint = neighbour(name, [*columns, *BUILTIN_FIELDS])
+            yield place.wrong(f"field {{{name}}} is no column of the table; {hint}")
 
 
 def _function(run: View, root: Path) -> Iterator[Problem]:
@@ -161,12 +158,7 @@ def _adapter(run: View, root: Path) -> Iterator[Problem]:
     try:
         find_adapter(name)
     except ConfigError:
-        known = adapter_names()
-        close = nearest(name, known)
-        hint = f"did you mean {close}? " if close else ""
-        yield place.wrong(
-            f"there is no adapter {name!r}; {hint}(expected one of {', '.join(known)})"
-        )
+        yield place.wrong(f"there is no adapter {name!r}; {neighbour(name, adapter_names())}")
 
 
 def _files(run: View, root: Path) -> Iterator[Problem]:

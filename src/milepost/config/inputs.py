@@ -40,7 +40,7 @@ def _below(word: str, root: Path, spec: RunSpec) -> str | None:
     """The path of `word` relative to `root` when it is a file there and no output of this run."""
     name = os.path.relpath(root / word, root)
     own = (f"results/{spec.name}/", f"work/{spec.name}/", "../")
-    is_input = not name.startswith(own) and (root / name).is_file()
+    is_input = not name.startswith(own) and os.path.isfile(root / name)
     return name if is_input else None
 
 

@@ -33,9 +33,12 @@ class Problem:
     says: str
     meant: str | None = None
     """The key that was probably meant by an unknown one."""
+    place: str | None = None
+    """File and line, when they are known."""
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.says}"
+        text = f"{self.key}: {self.says}"
+        return text if self.place is None else f"{text}  [{self.place}]"
 
 
 @functools.cache
@@ -106,19 +109,19 @@ def _explain(error: Any) -> Iterator[Problem]:
             if name not in known:
                 close = nearest(name, known)
                 meant = _join(key, close) if close else None
-                yield Problem(_join(key, name), f"unknown key; {_neighbour(name, known)}", meant)
+                yield Problem(_join(key, name), f"unknown key; {neighbour(name, known)}", meant)
     elif error.validator == "required":
         for name in error.validator_value:
             if name not in error.instance:
-                text = error.schema["properties"][name].get("description", "")
-                yield Problem(_join(key, name), f"is missing; expected: {text}")
+                part = error.schema["properties"][name]
+                yield Problem(_join(key, name), f"is missing; expected {_expected(part)}")
     elif error.validator == "enum":
         known = [str(value) for value in error.validator_value]
         yield Problem(
-            key, f"{shown(error.instance)} is unknown; {_neighbour(error.instance, known)}"
+            key, f"{shown(error.instance)} is unknown; {neighbour(error.instance, known)}"
         )
     else:
-        yield Problem(key, f"{shown(error.instance)} is not {_expected(error.schema)}")
+        yield Problem(key, f"{shown(error.instance)}; expected {_expected(error.schema)}")
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
@@ -127,10 +130,13 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def _neighbour(word: object, known: list[str]) -> str:
+def neighbour(word: object, known: Iterable[str]) -> str:
+    """`did you mean x?` for a misspelling, else what was expected instead."""
+    known = list(known)
     close = nearest(word, known)
-    options = f"one of {', '.join(known)}" if known else "no key belongs here"
-    return f"did you mean {close}? ({options})" if close else f"expected {options}"
+    if close is not None:
+        return f"did you mean {close}?"
+    return f"expected one of {', '.join(known)}" if known else "expected nothing here"
 
 
 def _expected(schema: Schema) -> str:
@@ -146,8 +152,10 @@ def _expected(schema: Schema) -> str:
         "pattern": "like {}",
     }
     limits = [text.format(schema[name]) for name, text in bounds.items() if name in schema]
-    described = f" ({schema['description']})" if "description" in schema else ""
-    return ", ".join([kinds or "allowed", *limits]) + described
+    sentence = schema.get("description", "").partition(". ")[0].rstrip(".")
+    described = f" ({sentence})" if sentence else ""
+    options = ", ".join(str(value) for value in schema.get("enum", ()))
+    return ", ".join([kinds or f"one of {options}", *limits]) + described
 
 
 def _types(schema: Schema) -> list[str]:

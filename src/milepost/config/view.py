@@ -33,9 +33,7 @@ class View:
 
     def get(self, kind: type[T], *path: str | int) -> T | None:
         data = self.at(*path).data
-        return (
-            data if isinstance(data, kind) and not (kind is int and data in (True, False)) else None
-        )
+        return data if isinstance(data, kind) and type(data) is not bool else None
 
     def text(self, *path: str | int) -> str | None:
         return self.get(str, *path) or None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from milepost.config.plain import merge
+from milepost.config.schema import key_path
 from milepost.errors import ConfigError
+
+__all__ = ["key_places", "load_config", "merge"]
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -49,18 +52,6 @@ def load_config(
     return merge(merged, overrides or {})
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `over` laid on top; neither is changed."""
-    merged = copy.deepcopy(dict(base))
-    for key, value in over.items():
-        old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, Mapping):
-            merged[key] = merge(old, value)
-        else:
-            merged[key] = copy.deepcopy(value)
-    return merged
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
@@ -79,6 +70,30 @@ def _read(path: Path) -> dict[str, Any]:
             "holds no mapping", where=path, fix="begin with `runs:`; see config/README.md"
         )
     return data
+
+
+def key_places(paths: Iterable[Path]) -> dict[str, str]:
+    """Key path -> `file:line` for everything written in the files; the last file counts."""
+    places: dict[str, str] = {}
+    for path in paths:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+        for key, line in _key_lines(node, ()):
+            places[key_path(key)] = f"{path}:{line}"
+    return places
+
+
+def _key_lines(
+    node: Any, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            yield inner, key.start_mark.line + 1
+            yield from _key_lines(value, inner)
+    elif isinstance(node, yaml.SequenceNode):
+        for at, value in enumerate(node.value):
+            yield (*path, at), value.start_mark.line + 1
+            yield from _key_lines(value, (*path, at))
 
 
 def _yaml_error(path: Path, error: yaml.YAMLError) -> ConfigError:
