@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def _log(name: str) -> Path | bytes:
     if name == "-":
         from milepost.evidence.logtext import read_stream
 
-        return read_stream(click.get_binary_stream("stdin"))
+        return read_stream(sys.stdin.buffer)
     path = Path(name)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is missing"
