@@ -134,6 +134,11 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def is_digest(text: str) -> bool:
+    """Is it an algorithm-tagged digest of an algorithm that is used here?"""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def commit_order(name: str) -> tuple[int, int]:
     """Sort key, newest largest: a later attempt is newer, whatever an earlier one left behind."""
     number, attempt = parse_name(name)
@@ -223,7 +228,7 @@ _MISSING = object()
 def _proof(fields: _Fields) -> FileProof:
     path, digest = fields.get("path", str), fields.get("digest", str)
     check_file_name(path)
-    if not _DIGEST.fullmatch(digest):
+    if not is_digest(digest):
         raise DataError(f"field files.digest of {path!r} is {digest!r:.80}")
     return FileProof(path, fields.size("bytes"), digest)
 

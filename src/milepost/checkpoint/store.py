@@ -27,6 +27,7 @@ from milepost.checkpoint.manifest import (
     check_file_name,
     commit_order,
     generation_name,
+    is_digest,
     is_name,
     parse_manifest,
     parse_name,
@@ -124,7 +125,9 @@ class CheckpointStore:
         folder = self.path(name)
         data = _read(folder / MANIFEST)
         flag = _read(folder / OK).decode("ascii", "replace").strip()
-        if flag != digest_bytes(data, flag.partition(":")[0] or "blake3"):
+        if not is_digest(flag):
+            raise DataError("holds no digest", where=folder / OK)
+        if flag != digest_bytes(data, flag.partition(":")[0]):
             raise DataError("does not match the digest in OK", where=folder / MANIFEST)
         manifest = parse_manifest(data, folder / MANIFEST)
         if manifest.name != name:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -42,7 +44,7 @@ class FsspecTier:
                 self._check_same(name, size, local)
                 return
             self._fs.makedirs(posixpath.dirname(path), exist_ok=True)
-            with local.open("rb", buffering=0) as source, self._fs.open(path, "wb") as stream:
+            with local.open("rb", buffering=0) as source, self._new(path) as stream:
                 while block := source.read(CHUNK_BYTES):
                     stream.write(block)
                     if progress is not None:
@@ -107,6 +109,21 @@ class FsspecTier:
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{check_name(name)}"
+
+    @contextlib.contextmanager
+    def _new(self, path: str) -> Iterator[Any]:
+        """An object that appears on a clean exit; after an exception it is discarded."""
+        stream = self._fs.open(path, "wb", autocommit=False)
+        try:
+            yield stream
+            stream.close()
+        except BaseException:
+            stream.discard()
+            # Some file systems show a file while it is written; nobody had that name before.
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(path)
+            raise
+        stream.commit()
 
     def _check_same(self, name: str, size: int, local: Path) -> None:
         hasher: Any = new_hasher()
