@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from milepost.config.contract import freeze
+from milepost.config.freeze import freeze
 from milepost.config.load import parse_config
 from milepost.journal import Row, encode_row, write_marker
 from milepost.lease import boot_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,59 @@ def test_the_atomic_write_of_the_patterns_writes(tmp_path: Path) -> None:
         compile(block, "docs/patterns.md", "exec"), {"path": tmp_path / "a", "text": "b", "os": os}
     )
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_configuration_of_the_readme_is_valid(tmp_path: Path) -> None:
+    import yaml
+
+    from milepost.config.load import parse_config
+
+    block = next(b for lang, b in FENCE.findall(text("README.md")) if lang == "yaml")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/ligands.csv").write_text("ligand\nZ1\n")
+    config = parse_config(yaml.safe_load(block), "README.md", tmp_path)
+    assert list(config.runs) == ["dock"]
+
+
+def test_the_solver_of_the_readme_runs_stops_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed by a signal after some steps, it ends in the state of an undisturbed one."""
+    import signal
+
+    import numpy as np
+
+    monkeypatch.delenv("MILEPOST_CKPT", raising=False)
+    blocks = [b for lang, b in FENCE.findall(text("README.md")) if lang == "python"]
+    code = compile(next(b for b in blocks if "Checkpointer" in b), "README.md", "exec")
+
+    def solve(folder: str, signal_at: int | None = None) -> Any:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        calls = iter(range(1000))
+
+        def advance(x: Any, rng: Any) -> Any:
+            if next(calls) == signal_at:
+                signal.raise_signal(signal.SIGTERM)
+            return x + rng.standard_normal(3)
+
+        def init() -> Any:
+            return np.zeros(3), np.random.default_rng(4), 0
+
+        def load(saved: Any) -> Any:
+            rng = np.random.default_rng(4)
+            rng.bit_generator.state = saved.meta["rng"]
+            return saved.arrays["x"], rng, saved.step + 1
+
+        names = {"n_steps": 8, "advance": advance, "init": init, "load": load}
+        exec(code, names)
+        return names["x"]
+
+    undisturbed = solve("calm")
+    with pytest.raises(SystemExit) as ended:
+        solve("rough", signal_at=3)
+    assert ended.value.code == RESUMABLE
+    assert solve("rough").tobytes() == undisturbed.tobytes()
 
 
 def test_documents_name_nothing_of_a_workplace() -> None:

@@ -6,6 +6,7 @@ import csv
 import importlib
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -309,3 +310,44 @@ def test_every_word_member_is_in_this_python() -> None:
     with (ROOT / "config/words.csv").open(newline="") as stream:
         for row in csv.DictReader(stream):
             assert list((library / row["package"]).glob("*.py"))
+
+
+# --- the configurations
+
+
+@pytest.mark.parametrize("name", ["docking", "dynamics", "training"])
+def test_example_configurations_are_valid(name: str, tmp_path: Path) -> None:
+    """Each is valid once its tables, with a row each, and its inputs are there."""
+    from milepost.config.load import load_config, parse_config
+
+    path = ROOT / "config/examples" / f"{name}.yaml"
+    data = load_config([path])
+    for run in data["runs"].values():
+        work = run["work"]
+        columns = {*re.findall(r"{(\w+)}", work["command"]), *run["smoke"].get("set", {})} - {"out"}
+        row = ",".join("1" for _ in columns)
+        create(tmp_path / work.get("tasks", work.get("members")), f"{','.join(columns)}\n{row}\n")
+        for pattern in work["inputs"]:
+            create(tmp_path / pattern.replace("*", "any"))
+    create(tmp_path / "config/gpu_profiles.yaml", (ROOT / "config/gpu_profiles.yaml").read_text())
+    assert set(parse_config(data, [path], tmp_path).runs) == set(data["runs"])
+
+
+def create(path: Path, content: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def test_the_demo_has_one_run_of_each_kind() -> None:
+    from milepost.config.load import load_config, parse_config
+
+    runs = parse_config(load_config([ROOT / "config/config.yaml"]), "demo", ROOT).runs
+    assert {name: str(spec.work.kind) for name, spec in runs.items()} == {
+        "sweep": "batch",
+        "ising": "resumable",
+        "words": "stages",
+    }
+    for spec in runs.values():
+        assert spec.purpose
+        assert spec.software
+        assert spec.artifacts

@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "contract": "validate a run's configuration and freeze it",
     "smoke": "kill and resume a small slice, compare, and measure",
     "plan": "choose interval, shard size, walltime, profile and mode",
+    "simulate": "hold a plan's predicted overhead against simulated runs",
     "submit": "pass the gate and freeze the shard table",
     "shard": "run or resume one shard until its artifacts are verified",
     "upload": "prove that what must outlive the node is in its tier",
@@ -50,12 +51,14 @@ class LazyGroup(click.Group):
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="milepost")
-@click.option("--log", type=click.Path(path_type=Path), help="Also append what goes to stderr here.")
+@click.option(
+    "--log", type=click.Path(path_type=Path), help="Also append what goes to stderr here."
+)
 def cli(log: Path | None) -> None:
     """Take a workload from a launch contract to an evidence-based closeout."""
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        sys.stderr = Tee(sys.stderr, log)  # type: ignore[assignment]
+        sys.stderr = Tee(sys.stderr, log)
 
 
 class Tee:

@@ -14,7 +14,12 @@ from milepost.paths import RunPaths
 
 @click.command("submit")
 @click.argument("run")
-@click.option("--root", type=click.Path(path_type=Path), default=Path("."), help="Folder that holds results/ and work/.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("."),
+    help="Folder that holds results/ and work/.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(run: str, root: Path, as_json: bool) -> None:
     """Freeze the shards of RUN; refuses (exit 20) unless smoke and plan are of its contract."""
@@ -22,4 +27,6 @@ def command(run: str, root: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(done) | {"path": str(done.path)}))
     else:
-        print(f"{run}: {done.tasks} tasks in {done.shards} shards ({done.new_shards} new), {done.path}")
+        print(
+            f"{run}: {done.tasks} tasks in {done.shards} shards ({done.new_shards} new), {done.path}"
+        )

@@ -46,7 +46,11 @@ def read_tasks(path: Path, spec: RunSpec | None = None) -> list[Task]:
         key_of, width = _key_maker(names), len(names)
         for line, row in rows:
             if len(row) != width:
-                wrong.append(f"line {line} has {len(row)} values, the header has {width}")
+                values = "1 value" if len(row) == 1 else f"{len(row)} values"
+                wrong.append(f"line {line} has {values}, the header has {width}")
+                continue
+            if "\0" in "".join(row):
+                wrong.append(f"line {line} holds a NUL, which no command can take")
                 continue
             key = key_of(row)
             if (first := lines.setdefault(key, line)) != line:
@@ -122,6 +126,11 @@ def _header(path: Path, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
         raise ConfigError(
             "the table is empty", where=path, fix="write a header and one row for each task"
         )
+    for character, name in ((";", ";"), ("\t", "a tab")):
+        if len(names) == 1 and character in names[0]:
+            raise ConfigError(
+                f"is separated by {name}", where=f"{path}:1", fix="separate by commas"
+            )
     return names
 
 

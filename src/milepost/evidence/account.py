@@ -106,15 +106,15 @@ def wall_s(attempt: AttemptEvidence) -> float | None:
 def lost_s(shard: ShardEvidence) -> dict[int, float]:
     """Attempt -> wall seconds of its work that had to be done again.
 
-    What the next attempt found when it restored is more than the lost one could say itself.
+    An attempt that restored a checkpoint says what the attempt before it had lost.
     """
     lost: dict[int, float] = {}
     for attempt in shard.attempts:
-        if attempt.lost_s is not None:
-            lost[attempt.number] = attempt.lost_s
         said = (attempt.restored or {}).get("lost_s")
         if said is not None:
             lost[attempt.number - 1] = said
+        elif attempt.lost_s is not None:
+            lost[attempt.number] = attempt.lost_s
     return lost
 
 

@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milepost.config.build import build_run
+from milepost.config.contract import parse_contract
 from milepost.config.spec import RunSpec
-from milepost.config.yamlfile import merge
 from milepost.durable import read_json
 from milepost.errors import ConfigError, DataError
 from milepost.evidence.table import read_shards
@@ -221,5 +220,4 @@ def _spec(contract: Mapping[str, Any] | None, notes: list[str]) -> RunSpec | Non
     if contract is None:
         notes.append("there is no contract: what was expected is not known")
         return None
-    frozen = {k: v for k, v in contract["frozen"].items() if k != "adapter_digest"}
-    return build_run(contract["run"], merge(contract["accepted"], frozen))
+    return parse_contract(contract).spec

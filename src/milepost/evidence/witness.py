@@ -6,6 +6,7 @@ journals of a large run can be read by several processes.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 from milepost.artifacts import verify_proofs
 from milepost.errors import DataError
 from milepost.evidence.types import CheckpointEvidence, TaskProblem
-from milepost.journal import JournalState, Row, read_journal
+from milepost.journal import TASK, JournalState, Row, read_journal
 from milepost.model import FileProof
 
 MISSING = "is missing"
@@ -82,7 +83,7 @@ def _add(seen: Seen, state: JournalState, order: Look) -> None:
     for row in (*state.attempts, *state.checkpoints, *state.failed.values()):
         last[row.attempt] = max(row.time, last.get(row.attempt, ""))
     for key, row in state.done.items():
-        if key in known:
+        if key in known or row.event != TASK:
             continue
         seen.seconds += row.seconds or 0.0
         if row.time > last.get(row.attempt, ""):
@@ -92,26 +93,39 @@ def _add(seen: Seen, state: JournalState, order: Look) -> None:
             seen.done.append(key)
         else:
             seen.damaged.append(problem)
-    for key, row in state.failed.items():
-        seen.failed.append(_failure(key, row))
+    seen.failed.extend(_failure(key, row) for key, row in state.failed.items() if row.event == TASK)
     seen.checkpoints.extend(_checkpoint(row) for row in state.checkpoints)
 
 
 def _verify(key: str, row: Row, order: Look) -> TaskProblem | None:
-    folder = order.artifacts / (key if order.own_folder else order.name)
-    recorded = row.data.get("artifacts") or ()
+    recorded = _recorded(row.raw)
+    if not recorded and not order.expected:
+        return None
+    folder = f"{order.artifacts}/{key if order.own_folder else order.name}"
     for proof in recorded:
         what = mismatch(folder, proof, order.deep)
         if what is not None:
             return TaskProblem(key, what, artifact=f"{folder}/{proof['path']}")
     names = {proof["path"] for proof in recorded}
-    for path in order.expected if row.event == "task" else ():
+    for path in order.expected:
         if path not in names and not os.path.exists(f"{folder}/{path}"):
             return TaskProblem(key, MISSING, artifact=f"{folder}/{path}")
     return None
 
 
-def mismatch(folder: Path, proof: Mapping[str, Any], deep: bool) -> str | None:
+def _recorded(raw: str) -> list[Any]:
+    """The artifacts of a row; the runner writes them first, so the rest need not be parsed."""
+    if raw.startswith(_FIRST):
+        found: list[Any] = _DECODER.raw_decode(raw, len(_FIRST) - 1)[0]
+        return found
+    return json.loads(raw).get("artifacts") or []
+
+
+_FIRST = '{"artifacts":['
+_DECODER = json.JSONDecoder()
+
+
+def mismatch(folder: str, proof: Mapping[str, Any], deep: bool) -> str | None:
     """How the file differs from its proof; None when it is as recorded."""
     try:
         if not deep and os.stat(f"{folder}/{proof['path']}").st_size == proof["bytes"]:
@@ -119,7 +133,7 @@ def mismatch(folder: Path, proof: Mapping[str, Any], deep: bool) -> str | None:
     except OSError:
         pass  # verify_proofs looks again and says what is wrong
     wanted = FileProof(proof["path"], proof["bytes"], proof["digest"])
-    problems = verify_proofs(folder, [wanted], deep)
+    problems = verify_proofs(Path(folder), [wanted], deep)
     return problems[0].removeprefix(f"{wanted.path}: ") if problems else None
 
 
