@@ -138,11 +138,14 @@ class RunFolder:
         file: str = "score.json",
         seconds: float = 2.0,
         time: float = 10.0,
+        in_journal: bool = True,
     ) -> Path:
         """A finished task: a row of the journal and its published artifact; returns its path."""
         path = self.paths.artifact(key if self.kind == "batch" else shard) / file
         self._bytes(path, json.dumps(result).encode())
-        data = {"result": result, "artifacts": [self._proof(path, file)], "cpu_s": seconds}
+        data: dict[str, Any] = {"artifacts": [self._proof(path, file)], "cpu_s": seconds}
+        if in_journal:
+            data["result"] = result
         self._row(shard, Row(at(time), attempt, "task", key, "done", seconds, json.dumps(data)))
         return path
 

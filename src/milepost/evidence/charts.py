@@ -40,11 +40,11 @@ def time_line(shards: Sequence[ShardEvidence]) -> TimeLine | None:
     drawn = tuple(s for s in tried if s.name in chosen)
     starts = [epoch(a.started) for s in drawn for a in s.attempts if a.started]
     ends = [epoch(end) for s in drawn for a in s.attempts if (end := end_of(a))]
-    start, end = min(starts), max(*ends, min(starts) + 1.0)
-    scale = WIDTH / (end - start)
-    body = "".join(_row(s, n, start, scale) for n, s in enumerate(drawn))
+    first, last = min(starts), max(*ends, min(starts) + 1.0)
+    scale = WIDTH / (last - first)
+    body = "".join(_row(s, n, first, scale) for n, s in enumerate(drawn))
     svg = _svg(body, ROW_PX * len(drawn), "attempts of the shards over time")
-    return TimeLine(drawn, start, end, svg)
+    return TimeLine(drawn, first, last, svg)
 
 
 def _row(shard: ShardEvidence, number: int, start: float, scale: float) -> str:
@@ -79,7 +79,9 @@ def _attempt(
 
 
 def _rect(kind: str, x: float, width: float, top: int) -> str:
-    return f'<rect class="{kind}" x="{x:.1f}" y="{top + 4}" width="{max(width, 1):.1f}" height="12"/>'
+    return (
+        f'<rect class="{kind}" x="{x:.1f}" y="{top + 4}" width="{max(width, 1):.1f}" height="12"/>'
+    )
 
 
 def _line(kind: str, x: float, y: int, length: int = 14) -> str:

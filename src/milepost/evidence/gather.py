@@ -22,7 +22,7 @@ from milepost.lease import Holder, read_holder
 from milepost.model import WorkKind
 from milepost.paths import RunPaths
 
-PARALLEL_BYTES = 64 << 20
+PARALLEL_BYTES = 16 << 20
 """Journals of less than this together are read by one process."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost import __version__
 from milepost.evidence.account import Account, failures
+from milepost.evidence.redact import redact
 from milepost.evidence.types import RunEvidence
 
 if TYPE_CHECKING:
@@ -119,13 +120,9 @@ def _label(name: str) -> str:
 def clean(value: Any) -> Any:
     """Every text in a JSON value without what looks private; keys are ours and stay."""
     if isinstance(value, str):
-        return _redacted(value)
+        return redact(value)
     if isinstance(value, list):
         return [clean(v) for v in value]
     if isinstance(value, dict):
         return {k: clean(v) for k, v in value.items()}
     return value
-
-
-def _redacted(text: str) -> str:
-    return text

@@ -57,7 +57,7 @@ def _island(value: Any) -> Any:
     from markupsafe import Markup
 
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))  # noqa: S704
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
 
 
 def _context(closing: Closing, record: dict[str, Any]) -> Context:
@@ -103,13 +103,19 @@ def _next(closing: Closing) -> list[Context]:
     """What a person does now, once each: open shards with their command, then the other items."""
     open_ = closing.closeout.open_items
     shards = [v for v in closing.facts.verdicts if v.command][:_NEXT_SHARDS]
-    steps = [{"text": f"Shard {v.shard.name}: {v.next_action}", "command": v.command} for v in shards]
+    steps = [
+        {"text": f"Shard {v.shard.name}: {v.next_action}", "command": v.command} for v in shards
+    ]
     more = sum(bool(v.command) for v in closing.facts.verdicts) - len(shards)
     if more:
-        steps.append({"text": f"The same for {more} more shards of the table below.", "command": ""})
+        steps.append(
+            {"text": f"The same for {more} more shards of the table below.", "command": ""}
+        )
     covered = _COVERED if shards else ()
     steps += [
-        {"text": f"{i.title}: {i.next_action}", "command": ""} for i in open_ if i.key not in covered
+        {"text": f"{i.title}: {i.next_action}", "command": ""}
+        for i in open_
+        if i.key not in covered
     ]
     return steps if open_ else []
 
@@ -258,7 +264,9 @@ def _account_note(closing: Closing) -> str:
     if account.max_rss_bytes is not None:
         text += f"; peak memory of a process {account.max_rss_bytes / 1e6:,.0f} MB"
     if account.blind_count:
-        text += f". {account.blind_count} killed attempts count up to their last sign in the journal"
+        text += (
+            f". {account.blind_count} killed attempts count up to their last sign in the journal"
+        )
     return text + "."
 
 
@@ -317,7 +325,12 @@ def _contract(closing: Closing) -> list[tuple[str, str]]:
     ]
     interval = plan.get("interval_s")
     if interval is not None:
-        rows.append(("checkpoint interval", f"{duration(interval)}, {plan.get('interval_source', 'planned')}"))
+        rows.append(
+            (
+                "checkpoint interval",
+                f"{duration(interval)}, {plan.get('interval_source', 'planned')}",
+            )
+        )
     if plan.get("mode"):
         rows.append(("mode", plan["mode"]))
     return rows
