@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gc
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quote
@@ -39,7 +41,7 @@ def read_tasks(path: Path, spec: RunSpec | None = None) -> list[Task]:
     tasks: list[Task] = []
     lines: dict[str, int] = {}
     wrong: list[str] = []
-    with _open(path) as stream:
+    with _open(path) as stream, _paused_collector():
         rows = _rows(path, stream)
         names = _header(path, rows)
         _check_fields(path, names, () if spec is None else work_fields(spec.work))
@@ -80,6 +82,18 @@ def _key_maker(names: Sequence[str]) -> Callable[[Sequence[str]], str]:
         return sha256(text.encode("ascii")).hexdigest()[:KEY_DIGITS]
 
     return key
+
+
+@contextlib.contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Spare the garbage collector a million rows that all stay: a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _open(path: Path) -> TextIO:
