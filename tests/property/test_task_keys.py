@@ -17,7 +17,7 @@ text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=5).filter(
     lambda name: name != "out" and name == name.strip()
 )
-params = st.dictionaries(names, text, min_size=1, max_size=6)
+params = st.dictionaries(text, text, min_size=1, max_size=6)
 
 
 @given(params)

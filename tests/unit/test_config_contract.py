@@ -19,6 +19,7 @@ from milepost.config.spec import RunSpec
 from milepost.durable import digest_file, read_json, write_json
 from milepost.errors import ConfigError, DataError, Refused
 from milepost.paths import RunPaths
+from milepost.resources import load_yaml
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(days=1)
@@ -161,6 +162,13 @@ def test_versions_and_the_table_are_recorded() -> None:
         "digest": digest_file("config/t.csv"),
     }
     assert contract.created == "2026-03-01T12:00:00.000Z"
+
+
+def test_a_contract_follows_its_schema() -> None:
+    from jsonschema import Draft202012Validator
+
+    schema = load_yaml("schemas", "contract.schema.yaml")
+    Draft202012Validator(schema).validate(frozen(software=["pytest"]).data)
 
 
 def test_before_the_launch_a_change_freezes_anew() -> None:

@@ -57,7 +57,7 @@ def read_tasks(path: Path, spec: RunSpec | None = None) -> list[Task]:
             key = key_of(row)
             if (first := lines.setdefault(key, line)) != line:
                 wrong.append(f"line {line} repeats line {first}")
-            tasks.append(Task(key, dict(zip(names, row, strict=True)), line))
+            tasks.append(Task(key, dict(zip(names, row, strict=False)), line))
     _refuse(path, wrong, tasks)
     return tasks
 
@@ -73,12 +73,12 @@ def work_fields(work: WorkSpec) -> tuple[str, ...]:
 def _key_maker(names: Sequence[str]) -> Callable[[Sequence[str]], str]:
     """A fast function from the values of a row to its key; independent of the column order."""
     order = sorted(range(len(names)), key=names.__getitem__)
-    opening = [("{" if n == 0 else ",") + quote(names[at]) + ":" for n, at in enumerate(order)]
-    parts = list(zip(opening, order, strict=True))
+    fields = (quote(names[at]).replace("%", "%%") + ":%s" for at in order)
+    pattern = "{" + ",".join(fields) + "}"
     sha256, encode = hashlib.sha256, quote
 
     def key(row: Sequence[str]) -> str:
-        text = "".join([before + encode(row[at]) for before, at in parts]) + "}"
+        text = pattern % tuple([encode(row[at]) for at in order])
         return sha256(text.encode("ascii")).hexdigest()[:KEY_DIGITS]
 
     return key

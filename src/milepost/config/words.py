@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from milepost.config.template import Field, Piece
 from milepost.errors import ConfigError
 
-_SYNTAX = frozenset("|&;<>()$`*?[\n")
+_SYNTAX_BY_QUOTE = {"": frozenset("|&;<>()$`*?[\n"), '"': frozenset("$`"), "'": frozenset()}
+_QUOTES = frozenset("'\"")
 _SPACE = frozenset(" \t")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 _BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
@@ -31,12 +32,12 @@ class _Word:
         self.pieces: list[Piece] = []
         self.bare = ""
 
-    def add(self, piece: Piece, quoted: bool) -> None:
+    def add(self, piece: Piece, is_quoted: bool) -> None:
         if isinstance(piece, str) and self.pieces and isinstance(self.pieces[-1], str):
             self.pieces[-1] += piece
         else:
             self.pieces.append(piece)
-        self.bare += "\0" if quoted or isinstance(piece, Field) else piece
+        self.bare += "\0" if is_quoted or isinstance(piece, Field) else piece
 
     def needs_shell(self, is_first: bool) -> bool:
         text = "".join(p for p in self.pieces if isinstance(p, str))
@@ -50,47 +51,65 @@ def split_words(pieces: Sequence[Piece], where: object = None) -> list[tuple[Pie
 
     ConfigError when a quote is not closed.
     """
-    words: list[_Word] = []
-    word: _Word | None = None
-    at, quote = 0, ""
-    while at < len(pieces):
-        piece = pieces[at]
-        at += 1
-        if not quote and isinstance(piece, str):
-            if piece in _SYNTAX:
-                return None
-            if piece in _SPACE:
-                word = None
-                continue
-        if quote == '"' and piece in ("$", "`"):
-            return None
-        following = pieces[at] if at < len(pieces) else ""
-        if piece == "\\" and quote != "'":
-            if isinstance(following, Field) or not following:
-                return None
-            if not quote or following in _ESCAPED_IN_DOUBLE or following == "\n":
-                at += 1
-                if following == "\n":
-                    continue
-                piece = following
-            word = _open(words, word)
-            word.add(piece, quoted=True)
-            continue
-        word = _open(words, word)
-        if piece == quote or (not quote and piece in ("'", '"')):
-            quote = "" if quote else str(piece)
-            word.add("", quoted=True)
-            continue
-        word.add(piece, quoted=bool(quote))
-    if quote:
-        raise ConfigError(f"a quote {quote} is not closed", where=where, fix="close it")
-    if any(word.needs_shell(at == 0) for at, word in enumerate(words)):
+    splitter = _Splitter(pieces)
+    if not splitter.split():
         return None
-    return [tuple(p for p in word.pieces if p != "") for word in words]
+    if splitter.quote:
+        raise ConfigError(f"a quote {splitter.quote} is not closed", where=where, fix="close it")
+    if any(word.needs_shell(at == 0) for at, word in enumerate(splitter.words)):
+        return None
+    return [tuple(p for p in word.pieces if p != "") for word in splitter.words]
 
 
-def _open(words: list[_Word], word: _Word | None) -> _Word:
-    if word is None:
-        word = _Word()
-        words.append(word)
-    return word
+class _Splitter:
+    """Goes through a command piece by piece, as long as no shell is needed."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.at = 0
+        self.quote = ""
+        self.words: list[_Word] = []
+        self.is_inside = False  # a word has begun and not ended
+
+    def split(self) -> bool:
+        """Fill `words`; False as soon as shell syntax is met."""
+        while self.at < len(self.pieces):
+            piece = self.pieces[self.at]
+            self.at += 1
+            if not self.take(piece):
+                return False
+        return True
+
+    def take(self, piece: Piece) -> bool:
+        if piece in _SYNTAX_BY_QUOTE[self.quote]:
+            return False
+        if piece == "\\" and self.quote != "'":
+            return self.escape()
+        if piece in _SPACE and not self.quote:
+            self.is_inside = False
+        elif piece == self.quote or (piece in _QUOTES and not self.quote):
+            self.quote = "" if self.quote else str(piece)
+            self.add("", is_quoted=True)
+        else:
+            self.add(piece, is_quoted=bool(self.quote))
+        return True
+
+    def escape(self) -> bool:
+        """Take what a backslash protects; in double quotes it protects little."""
+        following = self.pieces[self.at] if self.at < len(self.pieces) else ""
+        if isinstance(following, Field) or not following:
+            return False
+        if following == "\n":
+            self.at += 1
+        elif not self.quote or following in _ESCAPED_IN_DOUBLE:
+            self.at += 1
+            self.add(following, is_quoted=True)
+        else:
+            self.add("\\", is_quoted=True)
+        return True
+
+    def add(self, piece: Piece, is_quoted: bool) -> None:
+        if not self.is_inside:
+            self.words.append(_Word())
+            self.is_inside = True
+        self.words[-1].add(piece, is_quoted)
