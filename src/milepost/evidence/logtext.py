@@ -10,6 +10,7 @@ from typing import IO
 HEAD_BYTES = 64 << 10
 TAIL_BYTES = 256 << 10
 LINE_CHARS = 4000
+_SAMPLE_BYTES = 400
 _KEPT = HEAD_BYTES + TAIL_BYTES
 _BLOCK_BYTES = 1 << 20
 
@@ -21,7 +22,8 @@ def lines_of(log: Path | str | bytes | None) -> list[str]:
     """Non-blank lines of a log, without colours; a carriage return ends a line too.
 
     A Path is read (a file that is not there is an empty log), str and bytes are the log itself.
-    Of a long log the first 64 KiB and the last 256 KiB count, and 4000 characters of a line.
+    Of a long log the first 64 KiB and the last 256 KiB count, and both ends of a line of more than
+    4000 characters.
     """
     if log is None:
         return []
@@ -53,12 +55,24 @@ def decode(data: bytes) -> str:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    if data[:400].count(0) > len(data[:400]) // 3:
-        return data.decode("utf-16-le" if data[:1] != b"\0" else "utf-16-be", "replace")
+    if encoding := _wide(data[:_SAMPLE_BYTES]):
+        return data.decode(encoding, "replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return "\n".join(_decode_line(line) for line in data.split(b"\n"))
+
+
+def _wide(sample: bytes) -> str | None:
+    """UTF-16 without a mark: NUL in nearly every second byte and in few of the others.
+
+    NUL alone proves nothing: a log that was truncated under its writer begins with them.
+    """
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    most, few = 0.4 * len(sample), 0.1 * len(sample)
+    if odd > most and even < few:
+        return "utf-16-le"
+    return "utf-16-be" if even > most and odd < few else None
 
 
 def _decode_line(line: bytes) -> str:
@@ -72,7 +86,13 @@ def _split(text: str) -> list[str]:
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     lines = text.replace("\0", "").replace("\r", "\n").split("\n")
-    return [line[:LINE_CHARS].rstrip() for line in lines if line and not line.isspace()]
+    return [_shortened(line.rstrip()) for line in lines if line and not line.isspace()]
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= LINE_CHARS:
+        return line
+    return f"{line[: LINE_CHARS // 2]} … {line[-LINE_CHARS // 2 :]}"
 
 
 def _read_ends(stream: IO[bytes]) -> bytes:
