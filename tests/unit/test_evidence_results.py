@@ -85,7 +85,7 @@ def test_results_of_an_older_sharding_and_of_the_marker_alone(tmp_path: Path) ->
     assert [(r["shard"], r["accuracy"]) for r in rows] == [("0005", "0.5"), ("0005", "0.6")]
 
 
-def test_a_simulation_gives_its_json_artifact(tmp_path: Path) -> None:
+def test_a_simulation_gives_its_result(tmp_path: Path) -> None:
     folder = finished_simulation(tmp_path)
     rows = folder.rows["beta-1"]
     assert rows[-1].data["result"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 @click.option(
     "--accept", metavar="REASON", help="Close with what is false now, and say why for ever."
 )
+@click.option(
+    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
-def command(run: str, partial: bool, accept: str | None, as_json: bool) -> None:
+def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bool) -> None:
     """Judge RUN and write results/RUN/closeout/: report, records, RO-Crate.
 
     Waits for nothing. Exit code 0 when the run is closed, 21 when it is not.
@@ -34,7 +38,7 @@ def command(run: str, partial: bool, accept: str | None, as_json: bool) -> None:
         raise ConfigError(
             "--accept needs a reason", fix="say in a sentence why this is good enough"
         )
-    closing = close(RunPaths(run), now=utc_now(), partial=partial, accept=accept)
+    closing = close(RunPaths(run, root), now=utc_now(), partial=partial, accept=accept)
     click.echo(json.dumps(record(closing), indent=2) if as_json else _text(closing))
     if not partial and not closing.closeout.is_closed:
         first = closing.closeout.open_items[0]

@@ -1,49 +1,68 @@
-"""milepost reconcile: evidence and verdict for every shard, at any time."""
+"""`milepost reconcile`: evidence and verdict for every shard, at any time."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from milepost.errors import Suspect
-from milepost.evidence.gather import gather
-from milepost.evidence.reconcile import count, not_done, reconcile, write
-from milepost.evidence.tabulate import tabulate
-from milepost.paths import RunPaths
+
+if TYPE_CHECKING:
+    from milepost.evidence.reconcile import ShardVerdict
+
+SHOWN = 40
+"""Of more shards than this only those that are not DONE are printed."""
+COLUMNS = ("shard", "verdict", "done", "failed", "missing", "attempts", "next_action")
 
 
-@click.command()
+@click.command(short_help="evidence and verdict for every shard, at any time")
 @click.argument("run")
-@click.option("--deep", is_flag=True, help="compare digests too, not only sizes")
-@click.option("--strict", is_flag=True, help="exit 21 unless every shard is DONE")
-@click.option("--json", "as_json", is_flag=True, help="print the rows as JSON")
-def command(run: str, deep: bool, strict: bool, as_json: bool) -> None:
+@click.option("--deep", is_flag=True, help="Compare digests too, not only sizes.")
+@click.option("--strict", is_flag=True, help="Exit 21 unless every shard is DONE.")
+@click.option(
+    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+def command(run: str, deep: bool, strict: bool, root: Path, as_json: bool) -> None:
     """Judge every shard of RUN by journal, scheduler and artifacts.
 
     Needs no running head and waits for nothing. Writes results/RUN/reconcile.csv.
     """
-    paths = RunPaths(run)
+    from milepost.evidence.gather import gather
+    from milepost.evidence.reconcile import count, not_done, reconcile, write
+    from milepost.paths import RunPaths
+
+    paths = RunPaths(run, root)
     evidence = gather(paths, deep=deep)
     verdicts = reconcile(evidence)
     write(paths, verdicts)
-    rows = [v.row(run) for v in verdicts]
+    open_ = not_done(verdicts)
+    counts = count(verdicts)
     if as_json:
-        notes = list(evidence.notes)
-        click.echo(
-            json.dumps({"run": run, "counts": count(verdicts), "shards": rows, "notes": notes})
-        )
+        rows = [v.row(run) for v in verdicts]
+        told = {"run": run, "counts": counts, "shards": rows, "notes": list(evidence.notes)}
+        click.echo(json.dumps(told))
     else:
-        columns = ("shard", "verdict", "done", "failed", "missing", "attempts", "next_action")
-        click.echo(tabulate(columns, ([row[c] for c in columns] for row in rows)))
-        click.echo(
-            ", ".join(f"{n} {word}" for word, n in count(verdicts).items()) or "no shards yet"
-        )
+        click.echo(_table(run, verdicts if len(verdicts) <= SHOWN else open_))
+        click.echo(", ".join(f"{n} {word}" for word, n in counts.items()) or "no shards yet")
         for note in evidence.notes:
             click.echo(f"note: {note}", err=True)
-    if strict and (not rows or not_done(verdicts)):
+    if strict and (not verdicts or open_):
         raise Suspect(
-            f"{len(not_done(verdicts))} of {len(rows)} shards are not DONE",
+            f"{len(open_)} of {len(verdicts)} shards are not DONE",
             where=paths.reconcile,
             fix=f"follow the column next_action, or: milepost closeout {run} --partial",
         )
+
+
+def _table(run: str, verdicts: Sequence[ShardVerdict]) -> str:
+    from milepost.evidence.tabulate import tabulate
+
+    rows = [v.row(run) for v in verdicts[:SHOWN]]
+    text = tabulate(COLUMNS, ([row[c] for c in COLUMNS] for row in rows))
+    more = len(verdicts) - len(rows)
+    return f"{text}\nand {more} more shards in reconcile.csv" if more else text

@@ -11,22 +11,27 @@ import click
 
 @click.command(short_help="what is done, running and failed, on one screen")
 @click.argument("run", required=False)
+@click.option(
+    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
-def command(run: str | None, as_json: bool) -> None:
+def command(run: str | None, root: Path, as_json: bool) -> None:
     """Show how RUN, or every run here, stands. Reads only."""
     from milepost.evidence.standing import standing
     from milepost.evidence.tabulate import tabulate
     from milepost.paths import RunPaths
 
-    found = [standing(RunPaths(name)) for name in ([run] if run else _runs(Path(".")))]
+    found = [standing(RunPaths(name, root)) for name in ([run] if run else _runs(root))]
     if as_json:
         click.echo(json.dumps([s.as_json() for s in found], indent=2))
         return
     if not found:
         click.echo("no run here yet; next: snakemake -c2")
         return
-    header = ("run", "tasks", "done", "failed", "left", "rate/s", "ETA", "shards", "next")
+    header = ("run", "tasks", "done", "failed", "left", "rate/s", "ETA", "shards")
     click.echo(tabulate(header, [s.row() for s in found]))
+    for one in found:
+        click.echo(f"next for {one.run}: {one.next}")
 
 
 def _runs(root: Path) -> list[str]:

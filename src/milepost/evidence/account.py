@@ -48,10 +48,9 @@ class Account:
 
     @property
     def overhead_fraction(self) -> float | None:
-        """Allocated time that was not useful, as a part of the useful time."""
-        if not self.allocated_core_s or not self.useful_core_s:
-            return None
-        return max(0.0, self.allocated_core_s / self.useful_core_s - 1.0)
+        """Checkpoints and work done again, as a part of the useful work: what a plan foretells."""
+        parts = [v for v in (self.checkpoint_core_s, self.lost_core_s) if v is not None]
+        return sum(parts) / self.useful_core_s if parts and self.useful_core_s else None
 
 
 def account(run: RunEvidence) -> Account:
@@ -101,6 +100,11 @@ def wall_s(attempt: AttemptEvidence) -> float | None:
     if attempt.started is None or end is None:
         return None
     return max(0.0, epoch(end) - epoch(attempt.started))
+
+
+def shard_wall_s(shard: ShardEvidence) -> float | None:
+    """Wall seconds of all attempts at a shard."""
+    return _total(wall_s(a) for a in shard.attempts)
 
 
 def lost_s(shard: ShardEvidence) -> dict[int, float]:

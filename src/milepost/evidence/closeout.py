@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from milepost.evidence.account import Account, failures
+from milepost.evidence.account import Account, failures, shard_wall_s
 from milepost.evidence.control import Control, summary
 from milepost.evidence.reconcile import ShardVerdict, count, not_done
 from milepost.evidence.states import Scheduler
@@ -310,13 +310,15 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
     batch = run.spec is not None and run.spec.work.kind is WorkKind.BATCH
     task = (measured.get("task_s") or {}).get("median") if batch else None
     seen = [s.task_s for s in run.shards if s.task_s is not None]
+    walls = [w for s in run.shards if (w := shard_wall_s(s)) is not None]
     lost = None if account.lost_core_s is None else account.lost_core_s / 3600
     return [
         (
-            "overhead",
+            "overhead of checkpoints and lost work",
             _percent((plan.get("overhead") or {}).get("fraction")),
             _percent(account.overhead_fraction),
         ),
+        ("seconds a shard", _seconds(plan.get("shard_s")), _seconds(_mean(walls))),
         ("seconds a task", _seconds(task), _seconds(_mean(seen))),
         ("seconds a checkpoint blocks", _seconds(ckpt), _seconds(account.blocked_s)),
         (

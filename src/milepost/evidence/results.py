@@ -136,6 +136,7 @@ class _Reader:
         return data.get("result") or self._from_file(key, owner)
 
     def _from_file(self, key: str, owner: str) -> Mapping[str, Any]:
+        """The plain values of the result file, or else of the first artifact that is JSON."""
         spec = self._run.spec
         if spec is None:
             return {}
@@ -147,7 +148,9 @@ class _Reader:
         batch = spec.work.kind is WorkKind.BATCH
         path = self._run.paths.artifact(key if batch else owner) / name
         value = read_json(path) if os.path.exists(path) else {}
-        return value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            return {}
+        return {k: v for k, v in value.items() if not isinstance(v, list | dict)}
 
 
 def _done_rows(paths: RunPaths, shard: str) -> dict[str, Any]:

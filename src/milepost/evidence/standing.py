@@ -37,11 +37,11 @@ class Standing:
         return asdict(self)
 
     def row(self) -> tuple[str, ...]:
-        """Cells for a table of status."""
+        """Cells for a table of status, the next command aside."""
         rate = "n/a" if self.rate is None else f"{self.rate:.3g}"
         shards = " ".join(f"{n} {word}" for word, n in self.shards.items()) or "none"
         numbers = (self.tasks, self.done, self.failed, self.left)
-        return (self.run, *map(str, numbers), rate, duration(self.eta_s), shards, self.next)
+        return (self.run, *map(str, numbers), rate, duration(self.eta_s), shards)
 
 
 def standing(paths: RunPaths, ask: Ask | None = None) -> Standing:
