@@ -11,10 +11,11 @@ from milepost.durable import atomic_file, read_json, write_json
 from milepost.errors import ConfigError, DataError, Refused
 from milepost.evidence import results
 from milepost.evidence.account import account
-from milepost.evidence.closeout import Acceptance, Closeout, Facts, items
+from milepost.evidence.closeout import Acceptance, Closeout, Facts
 from milepost.evidence.control import controls
 from milepost.evidence.crate import crate
 from milepost.evidence.gather import gather
+from milepost.evidence.items import items
 from milepost.evidence.public import public, public_page
 from milepost.evidence.reconcile import Ask, reconcile, write
 from milepost.evidence.records import record

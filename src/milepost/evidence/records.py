@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost import __version__
 from milepost.evidence.account import Account, failures
-from milepost.evidence.closeout import observed_cost, planned_observed
+from milepost.evidence.planned import observed_cost, planned_observed
 from milepost.evidence.reconcile import count
 from milepost.evidence.types import RunEvidence
 

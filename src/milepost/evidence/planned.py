@@ -1,0 +1,69 @@
+"""What was planned beside what was observed; n/a where there is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milepost.evidence.account import Account, shard_wall_s
+from milepost.evidence.types import RunEvidence
+from milepost.model import WorkKind
+
+
+def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str, str]]:
+    """Rows (what, planned, observed) for people; n/a where there is no number."""
+    plan = run.plan or {}
+    measured = (run.smoke or {}).get("measured") or {}
+    ckpt = (measured.get("t_ckpt_s") or {}).get("median")
+    batch = run.spec is not None and run.spec.work.kind is WorkKind.BATCH
+    task = (measured.get("task_s") or {}).get("median") if batch else None
+    seen = [s.task_s for s in run.shards if s.task_s is not None]
+    walls = [w for s in run.shards if (w := shard_wall_s(s)) is not None]
+    lost = None if account.lost_core_s is None else account.lost_core_s / 3600
+    return [
+        (
+            "overhead of checkpoints and lost work",
+            _percent((plan.get("overhead") or {}).get("fraction")),
+            _percent(account.overhead_fraction),
+        ),
+        ("seconds a shard", _seconds(plan.get("shard_s")), _seconds(_mean(walls))),
+        ("seconds a task", _seconds(task), _seconds(_mean(seen))),
+        ("seconds a checkpoint blocks", _seconds(ckpt), _seconds(account.blocked_s)),
+        (
+            "checkpoint durable after",
+            _seconds(measured.get("durable_s")),
+            _seconds(account.durable_s),
+        ),
+        ("core hours lost", "n/a", "n/a" if lost is None else f"{lost:.4g}"),
+        ("cost", _money(run, (plan.get("cost") or {}).get("total")), price(run, account)),
+    ]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _money(run: RunEvidence, value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.4g} {(run.plan or {})['cost']['currency']}"
+
+
+def _percent(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:.3g} %"
+
+
+def _seconds(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3g} s"
+
+
+def price(run: RunEvidence, account: Account) -> str:
+    """Observed cost at the price of the plan; n/a without one."""
+    value = observed_cost(run, account)
+    return "n/a" if value is None else f"{value:.4g} {(run.plan or {})['cost']['currency']}"
+
+
+def observed_cost(run: RunEvidence, account: Account) -> float | None:
+    """Price per hour of a unit, times units, times their share, times allocated wall hours."""
+    cost = (run.plan or {}).get("cost")
+    if not cost or account.allocated_core_s is None or run.spec is None:
+        return None
+    hours = account.allocated_core_s / run.spec.resources.cpus / 3600
+    return hours * float(cost["price_per_h"]) * float(cost["units"]) * float(cost["utilisation"])
