@@ -113,6 +113,33 @@ def test_a_value_arrives_unchanged_through_a_shell(
     assert run(command.argv({"a": value}), tmp_path) == [p % value for _, p in places]
 
 
+NESTED = [
+    ('"$(printf "%s." ', ')"'),
+    ('"$( (printf %s. ', ') )"'),
+    ('"$(if true; then printf %s. ', '; fi)"'),
+    ('"$(cat <(printf %s. ', '))"'),
+    ('"$(x=(', '); printf %s. "${{x[@]}}")"'),
+    ('"$(X=', '; printf %s. "$X")"'),
+    ('"$(f() {{ printf %s. ', '; }}; f)"'),
+]
+"""Substitutions that hand on one argument with a point behind it."""
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.sampled_from(NESTED), min_size=1, max_size=4),
+    st.sampled_from(["{a}", '"{a}"', "'{a}'"]),
+    values,
+)
+def test_a_value_arrives_unchanged_from_any_depth(
+    tmp_path: Path, around: list[tuple[str, str]], place: str, value: str
+) -> None:
+    for before, after in around:
+        place = before + place + after
+    command = CommandTemplate.parse(f"{SHOW} {place}")
+    assert run(command.argv({"a": value}), tmp_path) == [value + "." * len(around)]
+
+
 @pytest.mark.parametrize("value", HOSTILE)
 def test_each_hostile_value_arrives_in_each_place(tmp_path: Path, value: str) -> None:
     for places, before in ((PLAIN, ""), (IN_SHELL, "X=-; ")):

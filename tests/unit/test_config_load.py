@@ -13,6 +13,7 @@ import yaml
 
 from milepost.artifacts import CHECKS
 from milepost.config import spec as specs
+from milepost.config.adapters import adapter_names, check_adapter
 from milepost.config.checks_run import check_options
 from milepost.config.load import load_config, parse_config, spec_digest
 from milepost.config.schema import config_schema
@@ -235,10 +236,22 @@ def test_the_readme_of_the_configuration_has_a_row_with_the_default_of_every_key
             assert rows[key] == f"`{json.dumps(default).strip(chr(34))}`", key
 
 
-def test_adapters_and_schemas_are_valid() -> None:
+def test_schemas_are_schemas_and_adapters_follow_theirs() -> None:
     from jsonschema import Draft202012Validator
 
-    schema = load_yaml("schemas", "adapter.schema.yaml")
     for path in (ROOT / "workflow" / "schemas").glob("*.yaml"):
         Draft202012Validator.check_schema(load_yaml("schemas", path.name))
-    Draft202012Validator(schema).validate(load_yaml("adapters", "command.yaml"))
+    for name in adapter_names():
+        check_adapter(name)
+        assert load_yaml("adapters", f"{name}.yaml")["name"] == name
+
+
+def test_an_adapter_that_does_not_follow_its_schema_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load(kind: str, name: str) -> Any:
+        return {"name": "command"} if kind == "adapters" else load_yaml(kind, name)
+
+    monkeypatch.setattr("milepost.config.adapters.load_yaml", load)
+    with pytest.raises(ConfigError, match="adapter command is wrong"):
+        check_adapter("command")

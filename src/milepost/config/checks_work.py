@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from milepost.config.adapters import adapter_names, find_adapter
+from milepost.config.adapters import adapter_names, check_adapter
 from milepost.config.command import BUILTIN_FIELDS, CommandTemplate
 from milepost.config.inputs import glob_files
 from milepost.config.schema import Problem, neighbour, shown
@@ -155,10 +155,13 @@ def _adapter(run: View, root: Path) -> Iterator[Problem]:
     name = place.text()
     if name is None:
         return
-    try:
-        find_adapter(name)
-    except ConfigError:
+    if name not in adapter_names():
         yield place.wrong(f"there is no adapter {name!r}; {neighbour(name, adapter_names())}")
+        return
+    try:
+        check_adapter(name)
+    except ConfigError as error:
+        yield place.wrong(error.what)
 
 
 def _files(run: View, root: Path) -> Iterator[Problem]:
