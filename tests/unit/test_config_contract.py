@@ -182,6 +182,7 @@ def test_before_the_launch_a_change_freezes_anew() -> None:
 MATTERS: list[tuple[dict[str, Any], str]] = [
     ({"work": {"command": "run {b}"}}, "work.command"),
     ({"work": {"environment": {"N": 2}}}, "work.environment.N"),
+    ({"work": {"environment": {"N": 1.0}}}, "work.environment.N"),
     ({"work": {"result": {"file": "r.json", "best": {"metric": "m"}}}}, "work.result.best.metric"),
     ({"work": {"inputs": ["data/1.txt"]}}, "work.inputs"),
     ({"artifacts": [{"path": "r.json"}]}, "artifacts"),
@@ -192,7 +193,7 @@ MATTERS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("keys", "field"), MATTERS, ids=[field for _, field in MATTERS])
+@pytest.mark.parametrize(("keys", "field"), MATTERS, ids=map(str, MATTERS))
 def test_after_the_launch_a_change_that_matters_is_refused(
     keys: dict[str, Any], field: str
 ) -> None:

@@ -188,6 +188,18 @@ def test_the_digest_of_a_spec_depends_on_values_and_not_on_their_order() -> None
     assert spec_digest(one) == spec_digest(same.runs["x"]) != spec_digest(other)
 
 
+@pytest.mark.parametrize(("one", "same"), [("2", "2.0"), ("2", "2e0"), ("0.5", "5e-1")])
+def test_the_way_a_number_is_written_does_not_change_the_digest(one: str, same: str) -> None:
+    digests = set()
+    for number in (one, same):
+        text = f"{{planner: {{budget: {number}}}, shards: {{target_s: {number}}}}}"
+        keys = yaml.safe_load(text)
+        digests.add(spec_digest(parse_config({"runs": {"x": a_run(**keys)}}).runs["x"]))
+    assert len(digests) == 1
+    whole = parse_config({"runs": {"x": a_run(resources={"cpus": 2.0})}}).runs["x"]
+    assert isinstance(whole.resources.cpus, int)
+
+
 # the schema itself
 
 

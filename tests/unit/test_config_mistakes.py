@@ -106,6 +106,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (a_run(resources={"gpus": 1}, resource_class="cpu"), "resources.gpus", "expected 0"),
     (a_run(resource_class="multi-gpu"), "resources.gpus", "expected 2 or more"),
     (a_run(planner={"budget": float("nan")}), "planner.budget", "finite"),
+    (a_run(planner={"budget": "1e999"}), "planner.budget", "finite"),
+    (a_run(planner={"deadline_h": -(10**400)}), "planner.deadline_h", "more than 0"),
     (a_run(planner={"deadline_h": 0}), "planner.deadline_h", "more than 0"),
     (a_run(planner={"profiles": "none.yaml"}), "planner.profiles", "no file 'none.yaml'"),
     (a_run(privacy={"public_note": "n.md"}), "privacy.public_note", "no file"),

@@ -179,7 +179,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     return [
         Change(name, old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        if json.dumps(old.get(name)) != json.dumps(new.get(name))  # 1 is neither 1.0 nor true
     ]
 
 

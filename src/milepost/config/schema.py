@@ -6,6 +6,7 @@ import copy
 import difflib
 import functools
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ def _resolve(node: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def fill_defaults(schema: Schema, data: Any) -> Any:
-    """A copy of `data` with the defaults of the schema, and numbers such as 1e-6 as numbers.
+    """A copy of `data` with the defaults of the schema, and each number in one form.
 
     YAML reads 1e-6 as text because it has no point; here it becomes a number where one belongs.
     """
@@ -70,10 +71,20 @@ def fill_defaults(schema: Schema, data: Any) -> Any:
     if isinstance(data, list):
         return [fill_defaults(schema.get("items", {}), item) for item in data]
     kinds = _types(schema)
-    is_number = "number" in kinds and "string" not in kinds
-    if isinstance(data, str) and is_number and _NUMBER.fullmatch(data):
-        return float(data)
+    if "string" not in kinds and type(data) in (int, float, str):
+        return _as_number(data, kinds)
     return copy.deepcopy(data)
+
+
+def _as_number(data: float | str, kinds: list[str]) -> Any:
+    """One form for one number, so that 2, 2.0 and 2e0 have one digest."""
+    if isinstance(data, int) and abs(data) > sys.float_info.max:
+        return data
+    if "number" in kinds and (not isinstance(data, str) or _NUMBER.fullmatch(data)):
+        return float(data)
+    if "integer" in kinds and isinstance(data, float) and data.is_integer():
+        return int(data)
+    return data
 
 
 def _fill_mapping(schema: Schema, data: Mapping[str, Any]) -> dict[str, Any]:
