@@ -24,6 +24,9 @@ from milepost.checkpoint.layout import PAGE_BYTES
 from milepost.errors import DataError
 
 FORMAT_VERSION = 1
+BLOCKS_ALGORITHM = "blake3-blocks"
+"""Digest of a raw data file: blake3 of its first page and of everything from the tail on. The tail
+holds the blake3 digest of each block, so every byte of data is hashed once, by many threads."""
 MAGIC = b"MILEPOST-CKPT\r\n\x00"
 _END_MAGIC = b"MILEPOST-TAIL\r\n\x00"
 _END = struct.Struct("<QQQ32s16s")
@@ -104,8 +107,8 @@ def pack_end(offset: int, size: int, digest: bytes) -> bytes:
     return _END.pack(offset, size, FORMAT_VERSION, digest, _END_MAGIC).rjust(END_BYTES, b"\0")
 
 
-def read_tail_bytes(reader: DirectReader) -> bytes:
-    """The tail as stored, after its digest was checked."""
+def read_tail_bytes(reader: DirectReader) -> tuple[int, bytes]:
+    """Offset and content of the tail as stored, after its digest was checked."""
     if reader.size_bytes < PAGE_BYTES + END_BYTES:
         raise DataError(f"has only {reader.size_bytes} bytes", where=reader.path)
     end = reader.read(reader.size_bytes - END_BYTES, END_BYTES)
@@ -117,7 +120,7 @@ def read_tail_bytes(reader: DirectReader) -> bytes:
     data = reader.read(offset, size)
     if block_digest(data) != digest:
         raise DataError("its tail is damaged: the digest differs", where=reader.path)
-    return data
+    return offset, data
 
 
 def block_digest(data: bytes | memoryview) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -13,13 +14,22 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint import codec
-from milepost.checkpoint.blocks import Tail, block_digest, parse_head, parse_tail, read_tail_bytes
+from milepost.checkpoint.blocks import (
+    BLOCKS_ALGORITHM,
+    Tail,
+    block_digest,
+    parse_head,
+    parse_tail,
+    read_tail_bytes,
+)
 from milepost.checkpoint.crypt import TAG_BYTES, DataKey, UserKey, open_data_key
 from milepost.checkpoint.direct import IO_BYTES, DirectReader
 from milepost.checkpoint.image import Image
 from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, ArrayPlace, places_from_json
+from milepost.durable import new_hasher
 from milepost.errors import DataError
 
+_local = threading.local()
 _MAX_IMAGE_BYTES = 1 << 46
 _WORKERS = max(min(os.cpu_count() or 1, 4), 2)
 
@@ -61,6 +71,48 @@ def read_info(path: Path, key: UserKey | None = None) -> Tail:
         return _read_tail(_open(path, key, stack))
 
 
+def blocks_digest(path: Path) -> str:
+    """The `blake3-blocks` digest of a raw data file, after each block in it was checked.
+
+    Errors: DataError names the damaged block.
+    """
+    with ExitStack() as stack:
+        source = _open(path, None, stack)
+        tail = _read_tail(source)
+        own = [group for group in _groups(tail.index) if tail.index[group.start]["source"] == 0]
+        with ThreadPoolExecutor(_WORKERS, "milepost-verify") as pool:
+            list(pool.map(lambda group: _check_group(tail.index, group, source), own))
+        offset, _ = read_tail_bytes(source.reader)
+        hasher = new_hasher()
+        hasher.update(source.reader.read(0, PAGE_BYTES))
+        hasher.update(source.reader.read(offset, source.reader.size_bytes - offset))
+    return f"{BLOCKS_ALGORITHM}:{hasher.hexdigest()}"
+
+
+def _check_group(index: np.ndarray[Any, Any], group: range, source: _Source) -> None:
+    start, data = _read_stored(index, group, source)
+    for n in group:
+        row = index[n]
+        at = int(row["file_offset"]) - start
+        if block_digest(data[at : at + int(row["stored_size"])]) != row["stored_digest"].tobytes():
+            raise _damaged(source, n, row)
+
+
+def _read_stored(
+    index: np.ndarray[Any, Any], group: range, source: _Source
+) -> tuple[int, memoryview]:
+    """Offset in the file and bytes of a group, read into this thread's own memory."""
+    first, last = index[group.start], index[group.stop - 1]
+    start = int(first["file_offset"])
+    size = int(last["file_offset"]) + int(last["stored_size"]) - start
+    shift = start % PAGE_BYTES
+    pages = -(-(size + shift) // PAGE_BYTES) * PAGE_BYTES
+    if not hasattr(_local, "image") or _local.image.capacity_bytes < pages:
+        _local.image = Image(max(pages, IO_BYTES + BLOCK_BYTES))
+    source.reader.read_into(_local.image.view[:pages], start - shift)
+    return start, _local.image.view[shift : shift + size]
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
     """An open data file and its key; `aligned` says that blocks stand on pages, in the clear."""
@@ -82,7 +134,7 @@ def _open(path: Path, key: UserKey | None, stack: ExitStack) -> _Source:
 
 def _read_tail(source: _Source) -> Tail:
     path = source.reader.path
-    data = read_tail_bytes(source.reader)
+    _, data = read_tail_bytes(source.reader)
     tail = parse_tail(data if source.key is None else source.key.decrypt_tail(data), path)
     _check_tail(tail, path)
     return tail
@@ -143,9 +195,7 @@ def _read_group(image: Image, index: np.ndarray[Any, Any], group: range, source:
     if source.key is None and _is_straight(rows):
         _read_straight(image, rows, group, source)
         return
-    start = int(rows[0]["file_offset"])
-    size = int(rows[-1]["file_offset"]) + int(rows[-1]["stored_size"]) - start
-    data = memoryview(source.reader.read(start, size))
+    start, data = _read_stored(index, group, source)
     for n, row in zip(group, rows, strict=True):
         at = int(row["file_offset"]) - start
         _decode_block(image, row, data[at : at + int(row["stored_size"])], n, source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from milepost.checkpoint import codec
 from milepost.checkpoint.blocks import (
+    BLOCKS_ALGORITHM,
     END_BYTES,
     INDEX,
     Tail,
@@ -113,22 +114,21 @@ class _Job:
         self.view = image.view
 
     def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
-        digests = self._start_digests()
-        fresh = self._pick_fresh(digests)
         code = codec.choose(
             self.options.compression,
-            [self._plain(n) for n in fresh],
+            [self._plain(n) for n in range(len(self.blocks))],
             self.options.tier_bytes_per_s,
             self.options.workers,
         )
+        digests = self._start_digests()
+        fresh = self._fresh_groups(digests)
         raw = code == codec.RAW and self.key is None
-        expected = self._reserved_bytes(fresh) if raw or code == codec.RAW else 0
-        with DirectWriter(self.path, expected) as writer, Sink(writer) as sink:
+        with DirectWriter(self.path, self._reserved_bytes(code)) as writer, Sink(writer) as sink:
             sink.append(head)
             sink.pad()
             end = self._store_raw(sink, fresh) if raw else self._store_encoded(sink, fresh, code)
             self._set_digests(digests, raw)
-            digest = self._finish(sink, info)
+            digest = f"{BLOCKS_ALGORITHM if raw else 'blake3'}:{self._finish(sink, info)}"
         return WrittenFile(
             writer.size_bytes, digest, end - PAGE_BYTES, tuple(self.bases), self._known()
         )
@@ -137,8 +137,12 @@ class _Job:
         block = self.blocks[n]
         return self.view[block.offset : block.offset + block.size]
 
-    def _reserved_bytes(self, fresh: Sequence[int]) -> int:
-        return PAGE_BYTES + sum(_up(self.blocks[n].size + TAG_BYTES) for n in fresh)
+    def _reserved_bytes(self, code: int) -> int:
+        """What a full, uncompressed file takes; 0 where the size is not known before."""
+        if self.options.known or code != codec.RAW:
+            return 0
+        tail = INDEX.itemsize * len(self.blocks) + 2 * PAGE_BYTES
+        return PAGE_BYTES + sum(_up(block.size + TAG_BYTES) for block in self.blocks) + tail
 
     def _start_digests(self) -> list[Future[list[bytes]]]:
         count = len(self.blocks)
@@ -150,19 +154,21 @@ class _Job:
     def _digest_group(self, start: int, stop: int) -> list[bytes]:
         return [block_digest(self._plain(n)) for n in range(start, stop)]
 
-    def _pick_fresh(self, digests: Sequence[Future[list[bytes]]]) -> list[int]:
-        """The blocks to store; the others get the row of where they are stored already."""
+    def _fresh_groups(self, digests: Sequence[Future[list[bytes]]]) -> Iterator[list[int]]:
+        """The blocks to store, as their digests come in; the others refer to where they are."""
         known = self.options.known
         if not known:
-            return list(range(len(self.blocks)))
-        fresh = []
-        for n, digest in enumerate(_flat(digests)):
-            stored = known.get(digest)
-            if stored is None or stored.size != self.blocks[n].size:
-                fresh.append(n)
-            else:
-                self._refer(n, stored)
-        return fresh
+            yield list(range(len(self.blocks)))
+            return
+        for start, future in zip(range(0, len(self.blocks), _HASH_GROUP), digests, strict=True):
+            fresh = []
+            for n, digest in enumerate(future.result(), start):
+                stored = known.get(digest)
+                if stored is None or stored.size != self.blocks[n].size:
+                    fresh.append(n)
+                else:
+                    self._refer(n, stored)
+            yield fresh
 
     def _refer(self, n: int, stored: Stored) -> None:
         if stored.generation not in self.bases:
@@ -173,20 +179,23 @@ class _Job:
         row["file_offset"], row["number"] = stored.file_offset, stored.number
         row["stored_digest"] = np.void(stored.stored_digest)
 
-    def _store_raw(self, sink: Sink, fresh: Sequence[int]) -> int:
+    def _store_raw(self, sink: Sink, fresh: Iterator[list[int]]) -> int:
         """Whole runs of neighbouring blocks go from the image to the file without a copy."""
-        offset = PAGE_BYTES
-        for number, n in enumerate(fresh):
-            row = self.index[n]
-            row["stored_size"], row["file_offset"] = self.blocks[n].size, offset
-            row["number"] = number
-            offset += _up(self.blocks[n].size)
-        for start, stop in _runs([self.blocks[n] for n in fresh]):
-            sink.append_pages(self.view[start:stop])
+        offset, number = PAGE_BYTES, 0
+        for group in fresh:
+            for n in group:
+                row = self.index[n]
+                row["stored_size"], row["file_offset"] = self.blocks[n].size, offset
+                row["number"] = number
+                offset, number = offset + _up(self.blocks[n].size), number + 1
+            for start, stop in _runs([self.blocks[n] for n in group]):
+                sink.append_pages(self.view[start:stop])
         return offset
 
-    def _store_encoded(self, sink: Sink, fresh: Sequence[int], code: int) -> int:
-        for n, number, used, packed, digest, buffer in self._encode_all(fresh, code):
+    def _store_encoded(self, sink: Sink, fresh: Iterator[list[int]], code: int) -> int:
+        """Compressed or encrypted blocks stand back to back."""
+        blocks = (n for group in fresh for n in group)
+        for n, number, used, packed, digest, buffer in self._encode_all(blocks, code):
             row = self.index[n]
             row["codec"], row["stored_size"], row["number"] = used, len(packed), number
             row["file_offset"] = sink.offset
@@ -197,7 +206,7 @@ class _Job:
         sink.pad()
         return end
 
-    def _encode_all(self, fresh: Sequence[int], code: int) -> Iterator[Any]:
+    def _encode_all(self, fresh: Iterable[int], code: int) -> Iterator[Any]:
         """Encode in order, a few blocks ahead of the one that is being packed."""
         ahead = 2 * self.options.workers
         self._buffers: queue.SimpleQueue[bytearray] = queue.SimpleQueue()

@@ -17,7 +17,7 @@ FORMAT_VERSION = 1
 MANIFEST = "ckpt.manifest.json"
 OK = "OK"
 _NAME = re.compile(r"(\d{6,})-a(\d+)")
-_DIGEST = re.compile(r"(blake3|sha256):[0-9a-f]{64}")
+_DIGEST = re.compile(r"(blake3|blake3-blocks|sha256):[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,11 @@ from milepost.checkpoint.layout import PAGE_BYTES
 
 
 class Sink:
-    """Appends to a file through two page-aligned buffers and digests what it writes."""
+    """Appends to a file through two page-aligned buffers and digests what it writes.
+
+    Pages that `append_pages` sends are not part of the digest: their blocks have digests of
+    their own, which the tail holds.
+    """
 
     def __init__(self, writer: DirectWriter) -> None:
         from blake3 import blake3
@@ -43,17 +47,18 @@ class Sink:
     def append_pages(self, view: memoryview) -> None:
         """Write whole pages of memory, which must stay as it is until `finish`, without a copy."""
         self._flush()
-        self._send(view)
+        self._all.append(self._write_thread.submit(self._writer.write, view, self._sent))
+        self._sent += len(view)
 
     def pad(self) -> None:
         """Fill with zeros up to the next page."""
         self.append(bytes(-self.offset % PAGE_BYTES))
 
     def finish(self) -> str:
-        """Wait for everything and return the digest of the file, whose end must be on a page."""
+        """Wait for everything; the digest in hexadecimal. The end of the file must be on a page."""
         self._flush()
         self._wait(self._all)
-        return f"blake3:{self._hasher.hexdigest()}"
+        return str(self._hasher.hexdigest())
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.checkpoint import leftovers
+from milepost.checkpoint.blocks import BLOCKS_ALGORITHM
 from milepost.checkpoint.manifest import (
     MANIFEST,
     OK,
@@ -28,7 +29,7 @@ from milepost.checkpoint.manifest import (
 )
 from milepost.checkpoint.store import CheckpointStore, digest_bytes
 from milepost.checkpoint.verify import check_file
-from milepost.durable import fsync_directory, storage_errors
+from milepost.durable import fsync_directory, prove_file, storage_errors
 from milepost.errors import DataError, StorageError
 from milepost.model import FileProof
 from milepost.tiers.base import Progress, Tier
@@ -85,8 +86,14 @@ def _upload_one(
 def _send(
     tier: Tier, local: Path, far: str, proof: FileProof, progress: Progress | None
 ) -> FileProof:
-    """Send one file unless it is there already, and prove it at the far end."""
+    """Send one file unless it is there already, and prove it at the far end.
+
+    The proof is a plain digest of the whole file, which any program can check.
+    """
     algorithm = proof.digest.partition(":")[0]
+    if algorithm == BLOCKS_ALGORITHM:
+        algorithm = "blake3"
+        proof = prove_file(local, proof.path)
     size = tier.stat(far)
     if size is not None and size != proof.size_bytes:
         tier.delete(far)

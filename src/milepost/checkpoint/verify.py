@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from milepost.checkpoint.blocks import BLOCKS_ALGORITHM
 from milepost.checkpoint.crypt import UserKey, WrongKey
-from milepost.checkpoint.decode import read_data_file
+from milepost.checkpoint.decode import blocks_digest, read_data_file
 from milepost.checkpoint.manifest import Manifest
 from milepost.checkpoint.store import CheckpointStore
 from milepost.durable import digest_file
@@ -43,7 +44,7 @@ def verify_generation(
         for proof in manifest.files
         if (damage := check_file(store.path(name), proof, name, deep)) is not None
     ]
-    if found and deep and manifest.kind == "arrays":
+    if deep and key is not None and manifest.kind == "arrays":
         found = [_locate(store, manifest, damage, key) for damage in found]
     for base in manifest.bases:
         found += verify_generation(store, base, deep=deep, key=key)
@@ -58,15 +59,24 @@ def check_file(folder: Path, proof: FileProof, name: str, deep: bool) -> Damage 
     size = path.stat().st_size
     if size != proof.size_bytes:
         return Damage(name, str(path), f"has {size} bytes, the manifest says {proof.size_bytes}")
-    if deep and digest_file(path, proof.digest.partition(":")[0]) != proof.digest:
+    return _check_content(path, proof, name) if deep else None
+
+
+def _check_content(path: Path, proof: FileProof, name: str) -> Damage | None:
+    algorithm = proof.digest.partition(":")[0]
+    try:
+        found = (
+            blocks_digest(path) if algorithm == BLOCKS_ALGORITHM else digest_file(path, algorithm)
+        )
+    except DataError as error:
+        return Damage(name, error.where or str(path), error.what)
+    if found != proof.digest:
         return Damage(name, str(path), "its digest differs from the manifest")
     return None
 
 
-def _locate(
-    store: CheckpointStore, manifest: Manifest, damage: Damage, key: UserKey | None
-) -> Damage:
-    """Read the damaged file block by block to say where the damage is."""
+def _locate(store: CheckpointStore, manifest: Manifest, damage: Damage, key: UserKey) -> Damage:
+    """Read a damaged encrypted file with its key to say which block it is."""
     path = Path(damage.where)
     file_name = str(path.relative_to(store.path(manifest.name)))
     try:
@@ -75,7 +85,7 @@ def _locate(
         return damage
     except DataError as error:
         return _damage(manifest.name, error, str(path))
-    return Damage(damage.generation, damage.where, f"{damage.what}, in the padding between blocks")
+    return damage
 
 
 def _damage(name: str, error: DataError, where: str = "") -> Damage:
