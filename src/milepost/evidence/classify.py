@@ -191,6 +191,8 @@ def _states(state: str | None) -> frozenset[str]:
         return frozenset()
     known = set(_SHORT.values()) | {"FAILED", "SPECIAL_EXIT", "STOPPED", "SIGNALING"}
     words = {state.upper()}
+    if re.match(r"CANCELLED BY 0*[1-9A-Z]", state.upper()):
+        words.add("CANCELLED BY USER")
     for word in re.split(r"[\s,|\[\]\"']+", state.upper()):
         cut = word.removesuffix("+")
         words |= {name for name in known if cut != word and cut and name.startswith(cut)}

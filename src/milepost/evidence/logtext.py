@@ -55,8 +55,8 @@ def decode(data: bytes) -> str:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    if encoding := _wide(data[:_SAMPLE_BYTES]):
-        return data.decode(encoding, "replace")
+    if wide := _wide(data[:_SAMPLE_BYTES]):
+        return data.decode(wide, "replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
