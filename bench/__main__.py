@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import overhead
+from bench import checkpoint, overhead
 from bench.measure import Sample, machine
 
+REPEATS, QUICK_REPEATS = 5, 2
+BUSY_LOAD = 0.25
+"""Load for each core above which a measurement is marked as disturbed."""
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
 
@@ -21,32 +25,53 @@ def main() -> None:
     size.add_argument("--full", action="store_true", help="100,000 tasks with every tool")
     parser.add_argument("--repeats", type=int, help="rounds of each measurement")
     parser.add_argument("--folder", type=Path, help="measure on this file system (default: /tmp)")
-    parser.add_argument("--to", type=Path, default=PAGE, help="the page to write")
+    parser.add_argument("--to", type=Path, help=f"the page to write (default: docs/{PAGE.name})")
+    parser.add_argument("--only", choices=["overhead", "checkpoint"], help="print one part")
     options = parser.parse_args()
-    sizes = overhead.SIZES
-    if options.quick or options.full:
-        sizes = overhead.QUICK if options.quick else overhead.FULL
-    repeats = options.repeats or (overhead.QUICK_REPEATS if options.quick else overhead.REPEATS)
-    samples = overhead.measure(sizes, repeats, options.folder, say)
-    page = "\n".join(render(samples, repeats))
+    counts, sizes = overhead.SIZES, checkpoint.SIZES
     if options.quick:
+        counts, sizes = overhead.QUICK, checkpoint.QUICK
+    elif options.full:
+        counts = overhead.FULL
+    repeats = options.repeats or (QUICK_REPEATS if options.quick else REPEATS)
+    busy = busy_note()
+    tasks: list[Sample] = []
+    checkpoints: list[Sample] = []
+    if options.only != "checkpoint":
+        tasks = overhead.measure(counts, repeats, options.folder, say)
+    if options.only != "overhead":
+        checkpoints = checkpoint.measure(sizes, repeats, options.folder, say)
+    page = "\n".join(render(tasks, checkpoints, repeats, busy))
+    if options.to is None and (options.quick or options.only):
         print(page)
-    else:
-        options.to.write_text(page, encoding="utf-8")
-        say(f"wrote {options.to}")
+        return
+    (options.to or PAGE).write_text(page, encoding="utf-8")
+    say(f"wrote {options.to or PAGE}")
 
 
-def render(samples: Sequence[Sample], repeats: int) -> list[str]:
+def render(
+    tasks: Sequence[Sample], checkpoints: Sequence[Sample], repeats: int, busy: str
+) -> list[str]:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return [
         "# Benchmarks",
         "",
         f"Written by `scripts/bench` on {today}; {repeats} rounds on {machine()}.",
-        "Numbers of another machine differ; their ratios hold better. Run it on yours.",
+        f"{busy}Numbers of another machine differ; their ratios hold better. Run it on yours.",
         "",
         *overhead.describe(),
-        *overhead.table(samples),
+        *overhead.table(tasks),
+        *checkpoint.describe(),
+        *checkpoint.table(checkpoints),
     ]
+
+
+def busy_note() -> str:
+    """A warning when other work competes for the machine, to be asked before measuring."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load < BUSY_LOAD * cores:
+        return ""
+    return f"**The machine was busy (load {load:.1f} on {cores} cores): a quiet one is faster.** "
 
 
 def say(line: str) -> None:

@@ -55,7 +55,7 @@ class MilepostCallables(MilepostProcesses):
 
 def prepare(names: Sequence[str], work: dict[str, Any], root: Path) -> None:
     """Freeze a contract and a table with one shard, as `milepost submit` would."""
-    from milepost.config.contract import freeze
+    from milepost.config.freeze import freeze
     from milepost.config.load import parse_config
     from milepost.config.tasks import read_tasks
     from milepost.model import Shard

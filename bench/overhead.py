@@ -7,7 +7,7 @@ are there at its end.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.measure import Sample, Summary, alternate, ratio, summarise
@@ -18,16 +18,20 @@ GROUPS: dict[str, tuple[Peer, ...]] = {
     "processes": (MilepostProcesses(), *PROCESSES),
     "callables": (MilepostCallables(), *CALLABLES),
 }
-SIZES = {"processes": (1, 1_000, 10_000), "callables": (1, 1_000, 10_000, 100_000)}
-QUICK = {"processes": (1, 300), "callables": (1, 1_000)}
-FULL = {"processes": (1, 1_000, 10_000, 100_000), "callables": (1, 1_000, 10_000, 100_000)}
-REPEATS = 5
-QUICK_REPEATS = 2
+SIZES: Mapping[str, Sequence[int]] = {
+    "processes": (1, 1_000, 10_000),
+    "callables": (1, 1_000, 10_000, 100_000),
+}
+QUICK: Mapping[str, Sequence[int]] = {"processes": (1, 1_000), "callables": (1, 1_000)}
+FULL: Mapping[str, Sequence[int]] = {
+    "processes": (1, 1_000, 10_000, 100_000),
+    "callables": (1, 1_000, 10_000, 100_000),
+}
 OURS = "milepost"
 
 
 def measure(
-    sizes: dict[str, tuple[int, ...]],
+    sizes: Mapping[str, Sequence[int]],
     repeats: int,
     folder: Path | None,
     say: Callable[[str], None],

@@ -103,3 +103,38 @@ def test_machine_names_no_host() -> None:
     assert "Python" in text
     assert "cores" in text
     assert not platform.node() or f" {platform.node()} " not in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["memory_copy", "raw_direct", "milepost_blocked", "milepost_durable", "milepost_changed"],
+)
+def test_ways_of_checkpointing_take_time(name: str, tmp_path: Path) -> None:
+    checkpoint = module("checkpoint")
+    assert getattr(checkpoint, name)(checkpoint.new_state(1 << 20), tmp_path) > 0
+
+
+def test_a_restore_is_compared_with_the_state(tmp_path: Path) -> None:
+    checkpoint = module("checkpoint")
+    state = checkpoint.new_state(1 << 20)
+    assert checkpoint.milepost_restore(state, tmp_path) > 0
+    with pytest.raises(SystemExit, match="another"):
+        checkpoint._same(state + 1, state)
+
+
+def test_two_percent_are_changed() -> None:
+    checkpoint = module("checkpoint")
+    before, after = checkpoint.new_state(1 << 20), checkpoint.new_state(1 << 20)
+    checkpoint.change_some(after)
+    assert (before != after).mean() == pytest.approx(0.02, abs=0.001)
+
+
+def test_a_way_of_every_group_is_ours() -> None:
+    checkpoint = module("checkpoint")
+    ours = {case.group for case in checkpoint.CASES if case.name == checkpoint.OURS}
+    assert ours == set(checkpoint.TITLES)
+
+
+@pytest.mark.parametrize("name", ["MilepostProcesses", "MilepostCallables"])
+def test_milepost_does_its_tasks(name: str, tmp_path: Path) -> None:
+    assert module("overhead").once(getattr(module("milepost"), name)(), 5, tmp_path) > 0
