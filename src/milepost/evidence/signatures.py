@@ -220,7 +220,7 @@ def _signature(row: Mapping[str, Any], where: str) -> Signature:
         raise ConfigError(f"a signature needs {error.args[0]!r}", where=name) from error
     except ValueError as error:
         raise ConfigError(
-            f"{error}", where=name, fix="see docs/failures.md for the words"
+            f"{error}", where=name, fix="the words are explained in workflow/policies/failures.yaml"
         ) from error
 
 
