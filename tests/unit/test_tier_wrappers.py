@@ -68,7 +68,7 @@ def test_retries_are_counted_spaced_and_bounded(tmp_path: Path) -> None:
 def test_after_the_last_retry_it_is_a_storage_error(tmp_path: Path) -> None:
     flaky = Flaky(tmp_path, 99, TimeoutError("slow"))
     tier = RetryTier(flaky, retry_limit=2, sleep=lambda wait_s: None)
-    with pytest.raises(StorageError, match="failed 3 times.*slow") as caught:
+    with pytest.raises(StorageError, match=r"failed 3 times.*slow") as caught:
         tier.put_bytes("a", b"1")
     assert isinstance(caught.value.__cause__, TimeoutError)
     assert tier.retry_count == 2
