@@ -101,6 +101,23 @@ def test_readme_options_of_snakemake_name_real_targets() -> None:
             assert set(targets) <= names, f"{page.name}: snakemake {line}"
 
 
+def test_the_layers_name_every_module_and_no_other() -> None:
+    block = next(b for _, b in FENCE.findall(text("docs/design.md")) if b.startswith("errors"))
+    lines = [re.split(r"\s{3,}", line)[0].split() for line in block.splitlines()]
+    named = {word for line in lines[:-1] for word in line}
+    source = ROOT / "src/milepost"
+    modules = {p.stem for p in source.glob("[a-z]*.py")}
+    modules |= {p.parent.name for p in source.glob("[a-z]*/__init__.py")}
+    assert named == modules
+
+
+def test_formats_name_every_variable_of_the_environment() -> None:
+    sources = [p.read_text(encoding="utf-8") for p in ROOT.glob("src/milepost/**/*.py")]
+    variables = {v for source in sources for v in re.findall(r"MILEPOST_[A-Z][A-Z_]*[A-Z]", source)}
+    page = text("docs/formats.md")
+    assert {v for v in variables if f"`{v}`" not in page} == set()
+
+
 def test_glossary_has_the_words_of_the_design() -> None:
     words = set(re.findall(r"^\| \*\*(.+?)\*\* \|", text("docs/glossary.md"), re.MULTILINE))
     needed = {

@@ -95,7 +95,7 @@ def test_missing_row_and_unclassified_failure(tmp_path: Path) -> None:
     folder.table({"0001": {"a1": {}, "a2": {}, "a3": {}}, "0002": {"b1": {}, "x1": {}}})
     folder.failed("0001", "a3")
     found = closing(folder)
-    assert "1 tasks, in shards 0002 (1)" in item(found, "tasks_terminal").evidence
+    assert "1 task, in shards 0002 (1)" in item(found, "tasks_terminal").evidence
     assert item(found, "failures_classified").holds is True
     assert "1 runtime/python_exception" in item(found, "failures_classified").evidence
     folder.failed("0002", "x1", finding=None)

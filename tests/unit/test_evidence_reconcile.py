@@ -168,7 +168,7 @@ def test_damaged_row_is_suspect_until_its_task_was_done_again(tmp_path: Path) ->
     folder.done("0001", "a1", {"accuracy": 0.9}, attempt=2)
     found = verdicts(folder)["0001"]
     assert found.verdict is Verdict.DONE
-    assert "1 damaged journal rows" in found.evidence
+    assert "1 damaged journal row not counted" in found.evidence
 
 
 def test_journal_of_a_newer_format_is_suspect_and_named(tmp_path: Path) -> None:

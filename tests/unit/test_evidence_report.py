@@ -70,7 +70,7 @@ def test_the_page_of_a_sweep_says_what_a_person_asks(tmp_path: Path) -> None:
     for words in (
         "Which setting separates the digits best?",
         "CLOSED",
-        "4 / 4 tasks done",
+        "4 of 4 tasks done",
         "accuracy = 0.92",
         "Time line of the attempts",
         "Where the core hours went",

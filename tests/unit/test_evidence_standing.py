@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from helpers.run_folder import RunFolder, finished_sweep
 from milepost.cli.status import command
 from milepost.clock import utc_now
-from milepost.evidence.standing import duration, standing
+from milepost.evidence.standing import standing
 
 
 def test_finished_run_wants_its_closeout(tmp_path: Path) -> None:
@@ -54,14 +54,6 @@ def test_running_run_has_a_rate_and_an_eta(tmp_path: Path) -> None:
 
 def test_nothing_submitted_wants_the_workflow(tmp_path: Path) -> None:
     assert standing(RunFolder(tmp_path).contract().paths).next == "snakemake -c2"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "n/a"), (0.0, "0 s"), (90, "90 s"), (600, "10 min"), (9000, "2.5 h"), (5e5, "5.79 d")],
-)
-def test_durations(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_command_line_shows_every_run_on_80_columns(

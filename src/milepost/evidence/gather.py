@@ -18,6 +18,7 @@ from milepost.errors import ConfigError, DataError
 from milepost.evidence.table import read_shards
 from milepost.evidence.types import AttemptEvidence, RunEvidence, ShardEvidence
 from milepost.evidence.witness import Look, Seen, look_at_all
+from milepost.evidence.words import plural
 from milepost.lease import Holder, read_holder
 from milepost.model import WorkKind
 from milepost.paths import RunPaths
@@ -182,9 +183,9 @@ def _notes(seen: Seen) -> Iterable[str]:
     if seen.torn:
         yield "the journal's last row is torn (cut at the next start)"
     if seen.damaged_rows:
-        yield f"{seen.damaged_rows} damaged journal rows do not count"
+        yield f"{plural(seen.damaged_rows, 'damaged journal row')} not counted"
     if seen.superseded:
-        yield f"{seen.superseded} rows of superseded attempts do not count"
+        yield f"{plural(seen.superseded, 'row')} of superseded attempts not counted"
 
 
 def _holder(path: Path, lost: list[str]) -> Holder | None:

@@ -15,6 +15,7 @@ from milepost.evidence.planned import planned_observed, price
 from milepost.evidence.reconcile import ShardVerdict, count, not_done
 from milepost.evidence.states import Scheduler
 from milepost.evidence.types import ShardEvidence
+from milepost.evidence.words import plural
 from milepost.model import WorkKind
 
 NAMED = 3
@@ -36,13 +37,11 @@ def _contract(facts: Facts) -> Item:
             key,
             title,
             False,
-            f"{len(facts.changed_inputs)} inputs differ: {_some(facts.changed_inputs)}",
+            f"{plural(len(facts.changed_inputs), 'input')} not as frozen: {_some(facts.changed_inputs)}",
             "bring the named files back as they were, or name the change a new run; then reconcile",
         )
-    count_ = len(contract.get("inputs", ()))
-    return Item(
-        key, title, True, f"{_short(contract['digest'])}, {count_} input files are as frozen"
-    )
+    files = plural(len(contract["inputs"]), "input file")
+    return Item(key, title, True, f"{_short(contract['digest'])}, {files} as frozen")
 
 
 def _smoke(facts: Facts) -> Item:
@@ -55,7 +54,7 @@ def _smoke(facts: Facts) -> Item:
         return Item(key, title, False, "the smoke test belongs to another contract", fix)
     if not smoke["passed"]:
         return Item(key, title, False, f"it did not pass: {smoke['reason']}", fix)
-    return Item(key, title, True, f"{smoke['slice']['tasks']} tasks; {smoke['reason']}")
+    return Item(key, title, True, f"{plural(smoke['slice']['tasks'], 'task')}; {smoke['reason']}")
 
 
 def _shards(facts: Facts) -> Item:
@@ -100,9 +99,9 @@ def _artifacts(facts: Facts) -> Item:
     if bad:
         named = _some([f"{p.artifact} {p.what}" for p in bad])
         fix = f"milepost reconcile {run.paths.run} --deep, then run the named shards again"
-        return Item(key, title, False, f"{len(bad)} tasks: {named}", fix)
+        return Item(key, title, False, f"{plural(len(bad), 'task')}: {named}", fix)
     done = sum(shard.done for shard in run.shards)
-    return Item(key, title, True, f"{how} of {done} done tasks are as recorded")
+    return Item(key, title, True, f"{how} of {plural(done, 'done task')} are as recorded")
 
 
 def _terminal(facts: Facts) -> Item:
@@ -112,10 +111,12 @@ def _terminal(facts: Facts) -> Item:
         return Item(key, title, None, "there is no shard table")
     missing = {s.name: len(s.missing) for s in run.shards if s.missing}
     if not missing:
-        return Item(key, title, True, f"{sum(len(s.tasks) for s in run.shards)} tasks")
+        return Item(key, title, True, plural(sum(len(s.tasks) for s in run.shards), "task"))
     named = _some([f"{name} ({n})" for name, n in missing.items()])
     fix = f"milepost reconcile {run.paths.run}, then run the named shards again"
-    return Item(key, title, False, f"{sum(missing.values())} tasks, in shards {named}", fix)
+    return Item(
+        key, title, False, f"{plural(sum(missing.values()), 'task')}, in shards {named}", fix
+    )
 
 
 def _classified(facts: Facts) -> Item:
@@ -174,7 +175,7 @@ def _durable(facts: Facts) -> Item:
         fix = f"milepost upload {facts.run.paths.run} {bad[0].name}"
         return Item(key, title, False, f"not verified in a durable tier: shards {names}", fix)
     tiers = sorted({str(s.upload["tier"]) for s in kept if s.upload})
-    return Item(key, title, True, f"{len(kept)} shards, in the tier {', '.join(tiers)}")
+    return Item(key, title, True, f"{plural(len(kept), 'shard')}, in the tier {', '.join(tiers)}")
 
 
 def is_uploaded(shard: ShardEvidence) -> bool:
@@ -204,7 +205,9 @@ def _cost(facts: Facts) -> Item:
     cpu = "n/a" if account.cpu_s is None else f"{account.cpu_s / 3600:.4g}"
     text = f"{account.allocated_core_s / 3600:.4g} core hours allocated, {cpu} CPU hours used"
     if account.blind_count:
-        text += f"; {account.blind_count} killed attempts count up to their last sign"
+        text += (
+            f"; killed and counted up to the last sign: {plural(account.blind_count, 'attempt')}"
+        )
     return Item(key, title, True, f"{text}; cost {price(facts.run, account)}")
 
 

@@ -16,6 +16,7 @@ from milepost.evidence.states import Artifacts, Decision, Journal, Scheduler, de
 from milepost.evidence.table import parameters
 from milepost.evidence.types import RunEvidence, ShardEvidence, TaskProblem
 from milepost.evidence.witness import MISSING
+from milepost.evidence.words import plural
 from milepost.lease import STALE_S
 from milepost.model import Verdict
 from milepost.paths import RunPaths
@@ -170,7 +171,7 @@ def describe(problem: TaskProblem, params: Mapping[str, str] | None) -> str:
 
 def _evidence(shard: ShardEvidence, decision: Decision) -> Iterable[str]:
     yield decision.reason
-    yield f"{shard.done} of {len(shard.tasks)} tasks done and verified"
+    yield f"{shard.done} of {plural(len(shard.tasks), 'task')} done and verified"
     if shard.attempts:
         last = shard.attempts[-1]
         ended = last.stop or ("ended" if last.ended else "did not say how it ended")
@@ -179,7 +180,7 @@ def _evidence(shard: ShardEvidence, decision: Decision) -> Iterable[str]:
     if shard.holder is not None:
         yield f"lease: {shard.holder.describe()}"
     if shard.strays:
-        yield f"{shard.strays} tasks have artifacts without a journal row"
+        yield f"{plural(shard.strays, 'artifact folder')} without a journal row"
     yield from shard.notes
     yield from shard.lost
 

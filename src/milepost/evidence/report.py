@@ -10,7 +10,7 @@ from milepost.evidence import sections
 from milepost.evidence.account import failures
 from milepost.evidence.closeout import Item
 from milepost.evidence.planned import planned_observed
-from milepost.evidence.standing import duration
+from milepost.evidence.words import duration
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing

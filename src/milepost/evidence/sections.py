@@ -9,7 +9,7 @@ from milepost.clock import iso
 from milepost.evidence import charts
 from milepost.evidence.control import Control
 from milepost.evidence.reconcile import ShardVerdict
-from milepost.evidence.standing import duration
+from milepost.evidence.words import duration
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing

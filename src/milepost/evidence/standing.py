@@ -11,6 +11,7 @@ from milepost.clock import epoch
 from milepost.evidence.gather import gather
 from milepost.evidence.reconcile import Ask, ShardVerdict, count, reconcile
 from milepost.evidence.types import RunEvidence
+from milepost.evidence.words import duration
 from milepost.model import Verdict
 from milepost.paths import RunPaths
 
@@ -93,13 +94,3 @@ def _next(run: RunEvidence, verdicts: Sequence[ShardVerdict]) -> str:
         return f"milepost status {name}"
     pending = next((v for v in verdicts if v.verdict is Verdict.PENDING), None)
     return pending.command if pending else f"milepost closeout {name}"
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds for people: `n/a`, `42 s`, `12 min`, `3.5 h` or `2.1 d`."""
-    if seconds is None:
-        return "n/a"
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds / 86_400:.3g} d"

@@ -7,7 +7,7 @@ rows in the table, and, when the user changed `shards`, after their old homes we
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from milepost.model import Shard, Task
 from milepost.shardtable import shard_name
@@ -17,7 +17,7 @@ def assign_tasks(
     tasks: Sequence[Task],
     previous: Mapping[str, Shard],
     *,
-    per_shard: int,
+    cut: Callable[[int], Iterable[range]],
     done: Collection[str] = (),
     live: Collection[str] = (),
     is_resharded: bool = False,
@@ -25,6 +25,7 @@ def assign_tasks(
 ) -> list[Shard]:
     """The shards that hold exactly `tasks`; a pure function.
 
+    `cut` says how a number of homeless tasks is cut into shards, as positions in table order.
     `done` are keys, `live` names of shards under a lease; `last_number` is the highest shard
     number ever used. Rows that left the table leave their shards; a shard without rows goes.
     """
@@ -42,6 +43,6 @@ def assign_tasks(
             shards.append(Shard(shard.name, members))
             housed.update(task.key for task in members)
     homeless = [task for task in tasks if task.key not in housed]
-    for number, start in enumerate(range(0, len(homeless), per_shard), start=last_number + 1):
-        shards.append(Shard(shard_name(number), tuple(homeless[start : start + per_shard])))
+    for number, positions in enumerate(cut(len(homeless)), start=last_number + 1):
+        shards.append(Shard(shard_name(number), tuple(homeless[p] for p in positions)))
     return shards

@@ -21,8 +21,9 @@ from milepost.errors import Refused, StorageError
 from milepost.journal import read_journal
 from milepost.launch.assign import assign_tasks
 from milepost.lease import Lease, read_holder
-from milepost.model import Shard, WorkKind
+from milepost.model import Shard
 from milepost.paths import RunPaths
+from milepost.planner.sharding import ShardPlan
 from milepost.shardtable import read_shards, write_shards
 
 SCHEMA = 1
@@ -102,7 +103,7 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
     shards = assign_tasks(
         tasks,
         previous,
-        per_shard=plan["tasks_per_shard"] or 1 if spec.work.kind is WorkKind.BATCH else 1,
+        cut=ShardPlan(plan["tasks_per_shard"] or 1, plan["shard_count"], None).slices,
         done=_done_keys(paths, previous) if is_resharded else (),
         live=_live_shards(paths, previous) if is_resharded else (),
         is_resharded=is_resharded,
