@@ -1,4 +1,4 @@
-"""The fence: only the holder of the shard's lease may commit."""
+"""The fence: only the attempt that holds the shard's lease may commit."""
 
 from __future__ import annotations
 
@@ -6,40 +6,28 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from milepost.durable import read_json
-from milepost.errors import DataError, Refused
+from milepost.errors import Refused
+from milepost.lease import is_superseded
 
 
 def lease_fence(environ: Mapping[str, str] | None = None) -> Callable[[], None]:
-    """A function that raises Refused when this process does not hold its lease any more.
+    """A function that raises Refused once a later attempt has taken the lease over.
 
-    The lease is the file MILEPOST_LEASE, its token must be MILEPOST_TOKEN. Without MILEPOST_LEASE
-    (outside of a runner) nothing is asked.
+    MILEPOST_LEASE is the lease file of the shard and MILEPOST_ATTEMPT the number of this attempt.
+    Outside of a runner (no MILEPOST_LEASE) nothing is asked.
     """
     env = os.environ if environ is None else environ
-    place, token = env.get("MILEPOST_LEASE"), env.get("MILEPOST_TOKEN")
-    if not place:
+    place, attempt = env.get("MILEPOST_LEASE"), env.get("MILEPOST_ATTEMPT")
+    if not place or attempt is None:
         return lambda: None
-    path = Path(place)
+    folder, number = Path(place).parent, int(attempt)
 
     def check() -> None:
-        holder = _token_of(path)
-        if holder is None or holder != token:
+        if is_superseded(folder, number):
             raise Refused(
-                "this attempt was superseded: another one holds the lease, nothing is committed",
-                where=path,
-                fix="end this process; the attempt that holds the lease goes on",
+                f"attempt {number} was superseded by a later one; nothing is committed",
+                where=folder,
+                fix="end this process; the later attempt goes on",
             )
 
     return check
-
-
-def _token_of(path: Path) -> str | None:
-    try:
-        lease = read_json(path)
-    except FileNotFoundError:
-        return None
-    if not isinstance(lease, dict):
-        raise DataError("is not a lease", where=path)
-    token = lease.get("token")
-    return None if token is None else str(token)
