@@ -1,0 +1,86 @@
+"""Bring the cluster up and take it down."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from . import accounting, cgroups, daemons, etc_slurm, files, packages, processes
+from .layout import NODES, Layout, TestbedError, Unavailable
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """Let one command at a time change the testbed; another one waits."""
+    layout.lock.parent.mkdir(parents=True, exist_ok=True)
+    with layout.lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        raise Unavailable(
+            "only root can start slurmd and limit memory. Use: sudo scripts/slurm-testbed …"
+        )
+
+
+def up(layout: Layout, *, may_install: bool, say: Say) -> None:
+    """Start whatever does not run; harmless when all of it does. Raises Unavailable, TestbedError."""
+    require_root()
+    etc_slurm.check_free(layout)
+    daemons.check_no_foreign_slurm(layout)
+    version = cgroups.mounted_version()
+    cgroups.check_writable(version)
+    if packages.missing_programs():
+        say("installing packages (once; about a minute) ...")
+        say(f"installed {', '.join(packages.install_missing(allowed=may_install))}")
+    files.make_state(layout)
+    if not any(processes.recorded(layout, name) for name in daemons.ORDER):
+        daemons.end_all(layout)  # remains of a testbed whose daemons were killed
+    files.write_configuration(layout, version)
+    etc_slurm.install(layout)
+    if version == 2:
+        cgroups.prepare_v2()
+    start_daemons(layout, say)
+
+
+def start_daemons(layout: Layout, say: Say) -> None:
+    for name in ("munged", "mariadbd", "slurmdbd"):
+        if daemons.start(layout, name):
+            say(f"starting {name}")
+    for name in ("munged", "mariadbd", "slurmdbd"):
+        daemons.wait_ready(layout, name)
+    accounting.set_up(layout)
+    if daemons.start(layout, "slurmctld"):
+        say("starting slurmctld")
+    daemons.wait_ready(layout, "slurmctld")
+    fresh = [node for node in NODES if daemons.start(layout, node)]
+    if fresh:
+        say(f"starting slurmd on {', '.join(fresh)}")
+    for node in NODES:
+        daemons.wait_ready(layout, node)
+
+
+def down(layout: Layout, *, keep: bool) -> bool:
+    """End everything, put /etc/slurm back, remove the state folder; False when there was nothing."""
+    require_root()
+    if not layout.is_ours():
+        etc_slurm.restore(layout)
+        return False
+    daemons.end_all(layout)
+    etc_slurm.restore(layout)
+    if not keep:
+        files.remove_state(layout)
+    return True
+
+
+def start_one(layout: Layout, name: str) -> None:
+    """Start one daemon again and wait until it answers."""
+    require_root()
+    if not layout.is_ours() or etc_slurm.linked_state() != layout.state:
+        raise TestbedError("the testbed is not up. Start it with: scripts/slurm-testbed up")
+    daemons.start(layout, name)
+    daemons.wait_ready(layout, name)

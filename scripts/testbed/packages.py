@@ -1,0 +1,125 @@
+"""The programs that the testbed needs, and the packages they come from."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .layout import Unavailable
+from .processes import clean_environment
+
+PROGRAMS = {
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
+    "sbatch": "slurm-wlm",
+    "slurmdbd": "slurmdbd",
+    "munged": "munge",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "mpirun": "openmpi-bin",
+}
+UNITS = {
+    "slurm-wlm": ("slurmctld", "slurmd"),
+    "slurmdbd": ("slurmdbd",),
+    "munge": ("munge",),
+    "mariadb-server": ("mariadb",),
+}
+SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+POLICY = Path("/usr/sbin/policy-rc.d")
+POLICY_TEXT = "#!/bin/sh\n# of milepost's scripts/slurm-testbed, while it installs: start no service\nexit 101\n"
+
+
+def missing_programs() -> dict[str, str]:
+    """Return program: package for what is not there."""
+    return {
+        program: package
+        for program, package in PROGRAMS.items()
+        if shutil.which(program, path=SEARCH_PATH) is None
+    }
+
+
+def install_missing(*, allowed: bool) -> list[str]:
+    """Install what is missing and return the packages. Raises Unavailable naming what is missing and why."""
+    missing = missing_programs()
+    if not missing:
+        return []
+    packages = sorted(set(missing.values()))
+    command = f"apt-get install --no-install-recommends {' '.join(packages)}"
+    what = f"missing programs: {', '.join(missing)} (packages {', '.join(packages)})"
+    if not allowed:
+        raise Unavailable(f"{what}. --no-install was given; install them with: {command}")
+    if os.geteuid() != 0:
+        raise Unavailable(f"{what}. Only root may install them: sudo {command}")
+    if shutil.which("apt-get") is None:
+        raise Unavailable(
+            f"{what}. There is no apt-get here; install Slurm with this system's own means."
+        )
+    with services_held_back():
+        problem = apt_install(packages)
+    if missing_programs():
+        raise Unavailable(f"{what}. Installing failed: {problem}. Try by hand: {command}")
+    disable_units(packages)
+    return packages
+
+
+def apt_install(packages: list[str]) -> str:
+    """Install and return apt's complaint, empty when all went well. Removes no package, unless in CI."""
+    wanted = [*packages, *pmix_packages()]
+    options = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"]
+    if os.environ.get("CI") != "true":
+        options.append("--no-remove")
+    attempt = run_apt("install", *options, *wanted)
+    if attempt.returncode != 0:
+        run_apt("update")
+        attempt = run_apt("install", *options, *packages, *pmix_packages())
+    complaints = [line for line in attempt.stderr.splitlines() if line.startswith("E:")]
+    return "; ".join(complaints) or attempt.stderr.strip()[-500:]
+
+
+def pmix_packages() -> list[str]:
+    """Return the library that srun --mpi=pmix loads; its name carries a version."""
+    names = ("libpmix2", "libpmix2t64")
+    found = run_apt_cache("search", "--names-only", "^libpmix2(t64)?$")
+    return [line.split()[0] for line in found.splitlines() if line.split()[0] in names][:1]
+
+
+def run_apt(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = clean_environment() | {"DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(
+        ["apt-get", *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+def run_apt_cache(*arguments: str) -> str:
+    command = ["apt-cache", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+@contextmanager
+def services_held_back() -> Iterator[None]:
+    """Keep the packages' services from starting, by Debian's own switch; a switch that stands is kept."""
+    if POLICY.exists() and POLICY.read_text() != POLICY_TEXT:
+        yield
+        return
+    POLICY.write_text(POLICY_TEXT)
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+def disable_units(packages: list[str]) -> None:
+    """Keep the services that came with these packages from starting at the next boot."""
+    units = [unit for package in packages for unit in UNITS.get(package, ())]
+    if units and Path("/run/systemd/system").is_dir():
+        command = ["systemctl", "disable", "--now", "--quiet", *units]
+        subprocess.run(command, capture_output=True, timeout=120, check=False)
