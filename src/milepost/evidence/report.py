@@ -10,7 +10,7 @@ from milepost.evidence import sections
 from milepost.evidence.account import failures
 from milepost.evidence.closeout import Item
 from milepost.evidence.planned import planned_observed
-from milepost.evidence.words import duration
+from milepost.evidence.words import duration, plural
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing
@@ -104,9 +104,11 @@ def _next(closing: Closing) -> list[Context]:
     ]
     more = sum(bool(v.command) for v in closing.facts.verdicts) - len(shards)
     if more:
-        steps.append(
-            {"text": f"The same for {more} more shards of the table below.", "command": ""}
+        start = shards[0].command.partition(" results/")[0].removesuffix(" --force")
+        text = (
+            f"The same for {plural(more, 'more shard')}, listed below; all unfinished ones at once:"
         )
+        steps.append({"text": text, "command": f"{start} failed"})
     covered = _COVERED if shards else ()
     steps += [
         {"text": f"{i.title}: {i.next_action}", "command": ""}
@@ -129,8 +131,8 @@ def _tiles(closing: Closing, record: dict[str, Any]) -> list[Context]:
     hours = account.allocated_core_s
     lost = account.lost_core_s
     named = {
-        "tasks done": f"{tasks['done']:,} / {tasks['all']:,}",
-        "shards done": f"{shards.get('DONE', 0):,} / {sum(shards.values()):,}",
+        f"of {plural(tasks['all'], 'task')} done": f"{tasks['done']:,}",
+        f"of {plural(sum(shards.values()), 'shard')} done": f"{shards.get('DONE', 0):,}",
         "interruptions": f"{account.interruption_count:,}",
         "checkpoints": f"{account.checkpoint_count:,}",
         "core time lost": duration(lost),
@@ -155,9 +157,8 @@ def _account_note(closing: Closing) -> str:
     if account.max_rss_bytes is not None:
         text += f"; peak memory of a process {account.max_rss_bytes / 1e6:,.0f} MB"
     if account.blind_count:
-        text += (
-            f". {account.blind_count} killed attempts count up to their last sign in the journal"
-        )
+        killed = plural(account.blind_count, "attempt")
+        text += f". Killed and counted up to the last sign in the journal: {killed}"
     return text + "."
 
 

@@ -9,7 +9,8 @@ from milepost.clock import iso
 from milepost.evidence import charts
 from milepost.evidence.control import Control
 from milepost.evidence.reconcile import ShardVerdict
-from milepost.evidence.words import duration
+from milepost.evidence.words import duration, plural
+from milepost.model import Verdict
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing
@@ -31,7 +32,7 @@ def best(closing: Closing) -> Context | None:
         "by": by,
         "value": _trim(table.best[by]),
         "is": "largest" if spec.work.result.best_is == "max" else "smallest",
-        "count": f"{table.row_count:,}",
+        "count": plural(table.row_count, "task"),
         "row": _best_row(table.best, by),
         "strip": charts.strip([*values, value], value) if is_spread else "",
         "low": f"{min(values, default=value):.4g}",
@@ -127,7 +128,7 @@ def results(closing: Closing) -> Context:
     table = closing.table
     names = [n for n in table.columns if n != "shard"]
     rows = [[_trim(row.get(name, "")) for name in names] for row in table.first]
-    all_ = f"{table.row_count:,} rows"
+    all_ = plural(table.row_count, "row")
     first = f"the first {len(rows):,} of {all_}" if table.row_count > len(rows) else all_
     best = None if table.best is None else table.best["task"]
     note = f"{first}; all of them are in results.csv"
@@ -136,7 +137,8 @@ def results(closing: Closing) -> Context:
 
 def shards(closing: Closing) -> Context:
     columns = ["shard", "verdict", "done", "failed", "missing", "attempts", "checkpoints", "next"]
-    rows = [_shard_row(v) for v in closing.facts.verdicts]
+    open_first = sorted(closing.facts.verdicts, key=lambda v: v.verdict is Verdict.DONE)
+    rows = [_shard_row(v) for v in open_first]
     return {"columns": columns, "rows": rows, "best": None}
 
 
