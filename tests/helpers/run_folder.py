@@ -116,13 +116,16 @@ class RunFolder:
                 line += 1
         for path in (self.paths.frozen_shards, self.paths.shards):
             self._bytes(path, ("\n".join(lines) + "\n").encode())
+        return self.submission(len(shards), line - 2)
+
+    def submission(self, shards: int, tasks: int) -> RunFolder:
         value = {
             "schema": 1,
             "run": self.run,
             "contract_digest": self.digest,
             "smoke": None,
-            "shards": len(shards),
-            "tasks": line - 2,
+            "shards": shards,
+            "tasks": tasks,
             "submitted": at(2),
         }
         self._json(self.paths.frozen_submission, value)

@@ -53,6 +53,23 @@ def test_changed_input(tmp_path: Path) -> None:
     assert found.holds is False and "fit.py" in found.evidence
 
 
+def test_accepted_changes_are_told_and_do_no_harm(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    folder.contract(purpose="Which one separates them best?")
+    found = closing(folder)
+    assert "1 accepted change" in item(found, "contract_unchanged").evidence
+    page = (folder.paths.closeout / "report.html").read_text(encoding="utf-8")
+    assert "Accepted changes since the launch" in page and "<td>purpose</td>" in page
+
+
+def test_shards_of_another_contract(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    folder.digest = "sha256:" + "0" * 64
+    folder.submission(shards=2, tasks=4)
+    found = item(closing(folder), "contract_unchanged")
+    assert found.holds is False and "another contract" in found.evidence
+
+
 def test_contract_edited_after_the_freeze(tmp_path: Path) -> None:
     folder = finished_sweep(tmp_path)
     contract = json.loads(folder.paths.frozen_contract.read_text(encoding="utf-8"))
@@ -111,7 +128,9 @@ def test_control_metric_far_from_its_reference(tmp_path: Path) -> None:
     assert "beta-1: -1.2, reference -1.41, 21.0 sigma away" in found.evidence
 
 
-@pytest.mark.parametrize("change", [{"verified": False}, {"generation": "000001"}, None])
+@pytest.mark.parametrize(
+    "change", [{"verified": False}, {"generation": "000001"}, {"generation": None}, None]
+)
 def test_checkpoint_that_does_not_outlive_the_node(
     tmp_path: Path, change: dict[str, Any] | None
 ) -> None:

@@ -76,10 +76,15 @@ class Closeout:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the items are judged by. `changed_inputs` are frozen inputs that differ now."""
+    """What the items are judged by.
+
+    `changed_inputs` are frozen inputs that differ now, `amendments` changes since the launch that
+    the contract allows.
+    """
 
     run: RunEvidence
     verdicts: Sequence[ShardVerdict]
     account: Account
     controls: Sequence[Control]
     changed_inputs: Sequence[str]
+    amendments: Sequence[Mapping[str, Any]] = ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.config.contract import load_contract
+from milepost.config.freeze import read_amendments
 from milepost.config.inputs import find_inputs
 from milepost.durable import atomic_file, read_json, write_json
 from milepost.errors import ConfigError, DataError, Refused
@@ -46,7 +47,8 @@ def close(
     verdicts = reconcile(run, ask)
     write(paths, verdicts)
     table = results.merge(run)
-    facts = Facts(run, verdicts, account(run), controls(run), changed_inputs(run))
+    changed, amended = changed_inputs(run), read_amendments(paths)
+    facts = Facts(run, verdicts, account(run), controls(run), changed, amended)
     closeout = Closeout(items(facts), _acceptances(paths))
     if accept is not None:
         closeout = _accept(paths, closeout, accept, now)

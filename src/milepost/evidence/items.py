@@ -40,8 +40,18 @@ def _contract(facts: Facts) -> Item:
             f"{plural(len(facts.changed_inputs), 'input')} not as frozen: {_some(facts.changed_inputs)}",
             "bring the named files back as they were, or name the change a new run; then reconcile",
         )
-    files = plural(len(contract["inputs"]), "input file")
-    return Item(key, title, True, f"{_short(contract['digest'])}, {files} as frozen")
+    submission = facts.run.submission
+    if submission is not None and submission["contract_digest"] != contract["digest"]:
+        what = (
+            f"shards were submitted under another contract, {_short(submission['contract_digest'])}"
+        )
+        return Item(key, title, False, what, "bring that contract's files back, then reconcile")
+    text = (
+        f"{_short(contract['digest'])}, {plural(len(contract['inputs']), 'input file')} as frozen"
+    )
+    if facts.amendments:
+        text += f"; {plural(len(facts.amendments), 'accepted change')} that cannot alter results"
+    return Item(key, title, True, text)
 
 
 def _smoke(facts: Facts) -> Item:
@@ -179,12 +189,12 @@ def _durable(facts: Facts) -> Item:
 
 
 def is_uploaded(shard: ShardEvidence) -> bool:
-    """Does upload.json prove the newest generation (or, after the end, what was kept)?"""
+    """Does upload.json prove the newest generation that the journal knows, or a newer one?"""
     upload = shard.upload
     if upload is None or not upload.get("verified"):
         return False
     generation = upload.get("generation")
-    return generation in (None, shard.checkpoints[-1].generation)
+    return generation is not None and str(generation) >= shard.checkpoints[-1].generation
 
 
 def _quiet(facts: Facts) -> Item:

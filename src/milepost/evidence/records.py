@@ -32,6 +32,7 @@ def record(closing: Closing) -> dict[str, Any]:
             {"reason": a.reason, "time": a.time, "items": dict(a.items)} for a in closeout.accepted
         ],
         "contract": None if run.contract is None else run.contract["digest"],
+        "amendments": [dict(a) for a in facts.amendments],
         "items": [item.as_json() for item in closeout.items],
         "shards": count(facts.verdicts),
         "tasks": task_counts(run),

@@ -83,6 +83,7 @@ def _context(closing: Closing, record: dict[str, Any]) -> Context:
         "results": sections.results(closing),
         "shards": sections.shards(closing),
         "contract": _contract(closing),
+        "amendments": record["amendments"],
         "versions": sorted(record["versions"].items()),
         "notes": list(run.notes),
         "milepost": record["milepost"],
