@@ -261,3 +261,14 @@ def test_a_manifest_that_was_changed_at_the_far_end(store: CheckpointStore, tmp_
         Checkpointer(store.folder, warm=remote.tier) as ck,
     ):
         ck.restore()
+
+
+def test_a_tier_is_proved_without_scratch(
+    store: CheckpointStore, tier: Tier, tmp_path: Path
+) -> None:
+    proofs = upload_generation(store, "000002-a0", tier, "c")
+    shutil.rmtree(store.folder)
+    assert Remote("warm", tier, "c").prove("000002-a0") == proofs
+    tier.delete("c/000001-a0/rank_0.bin")
+    with pytest.raises(DataError, match="is missing"):
+        Remote("warm", tier, "c").prove("000002-a0")

@@ -15,6 +15,7 @@ import numpy as np
 
 from milepost.checkpoint.committer import Committed, Committer, Extras
 from milepost.checkpoint.fence import lease_fence
+from milepost.checkpoint.layout import plan_layout
 from milepost.checkpoint.manifest import Output
 from milepost.checkpoint.options import Options, options_from_env, parse_options
 from milepost.checkpoint.ranks import Comm, Ranks
@@ -136,6 +137,15 @@ class Checkpointer:
             committer.prepare(sum(array.nbytes for array in saved.arrays.values()))
         self._schedule.restart()
         return saved
+
+    def prepare(self, arrays: Arrays) -> None:
+        """Make the staging memory for such arrays in the background, before the first save.
+
+        Without it the first save waits for memory that the kernel has to find, several times as
+        long as the later ones. After `restore` it is done already.
+        """
+        plain = {name: np.asanyarray(array) for name, array in arrays.items()}
+        self._open().prepare(plan_layout(plain).image_bytes)
 
     def step(self, step: int, state_fn: Callable[[], tuple[Arrays, Any]]) -> bool:
         """Save if it is due, if the process should stop, or before its time is over.

@@ -150,6 +150,31 @@ class Remote:
                 _move_aside(store, one)
                 self._fetch_one(store, one)
 
+    def prove(self, name: str) -> list[FileProof]:
+        """Size and plain digest of every file of a generation and its bases, as read back now.
+
+        Needs nothing but the tier: its node and the scratch tier may be gone. Errors: DataError
+        for what does not match the manifest.
+        """
+        proofs = []
+        for one in (*self.manifest(name).bases, name):
+            far = _join(self.prefix, one)
+            proofs += [self._prove_file(far, one, proof) for proof in self.manifest(one).files]
+            for flag in (MANIFEST, OK):
+                data = self.tier.read_bytes(_join(far, flag))
+                proofs.append(FileProof(_join(far, flag), len(data), digest_bytes(data)))
+        return proofs
+
+    def _prove_file(self, far: str, name: str, proof: FileProof) -> FileProof:
+        place = _join(far, proof.path)
+        with tempfile.TemporaryDirectory(prefix="milepost-") as folder:
+            local = Path(folder) / proof.path
+            self._get(place, local)
+            damage = check_file(Path(folder), proof, name, deep=True)
+            if damage is not None:
+                raise DataError(damage.what, where=f"{self.tier.place}/{place}")
+            return prove_file(local, place)
+
     def remove(self, name: str) -> None:
         """Delete a generation: first its OK."""
         self.tier.delete(_join(self.prefix, name, OK))
