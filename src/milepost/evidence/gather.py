@@ -5,17 +5,18 @@ Whatever is missing or damaged is named in the evidence instead of ending the lo
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milepost.config.contract import parse_contract
-from milepost.config.spec import RunSpec
+from milepost.clock import epoch
+from milepost.config.contract import parse_contract, read_contract
 from milepost.durable import read_json
 from milepost.errors import ConfigError, DataError
-from milepost.evidence.table import read_shards
+from milepost.evidence.table import read_shards, stream_tasks
 from milepost.evidence.types import AttemptEvidence, RunEvidence, ShardEvidence
 from milepost.evidence.witness import Look, Seen, look_at_all
 from milepost.evidence.words import plural
@@ -39,26 +40,39 @@ def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
             fix="look into results/ for the names of runs, or start it: snakemake -c2",
         )
     notes: list[str] = []
-    contract = _first_json((paths.frozen_contract, paths.contract), notes)
-    spec = _spec(contract, notes)
-    table = _table(paths, notes)
+    contract = _contract(paths, notes)
+    spec = None if contract is None else parse_contract(contract).spec
+    submission = _first_json((paths.frozen_submission, paths.submission), notes)
+    path, table = _table(paths, submission, deep, notes)
     orders = _orders(paths, table, spec, deep)
     seen = {one.name: one for one in look_at_all(orders, _processes(orders))}
-    in_table = bool(table)
-    if not in_table and seen:
-        notes.append("the shard table is gone: only tasks that a journal names are known")
+    if path is None and seen:
+        notes.append("no whole shard table is left: only tasks that a journal names are known")
         table = {name: sorted(one.keys()) for name, one in seen.items()}
     return RunEvidence(
         paths=paths,
         spec=spec,
         contract=contract,
-        submission=_first_json((paths.frozen_submission, paths.submission), notes),
+        submission=submission,
         smoke=_first_json((paths.smoke,), notes),
         plan=_first_json((paths.plan,), notes),
-        shards=tuple(_shards(paths, table, seen, in_table)),
+        table=path,
+        shards=tuple(_shards(paths, table, seen, path is not None)),
         deep=deep,
         notes=tuple(notes),
     )
+
+
+def _contract(paths: RunPaths, notes: list[str]) -> Mapping[str, Any] | None:
+    """The contract as it was frozen, not today's configuration; the published one if need be."""
+    for path in (paths.frozen_contract, paths.contract):
+        if path.exists():
+            try:
+                return read_contract(path)
+            except (DataError, OSError) as error:
+                notes.append(str(error))
+    notes.append("there is no contract: what was expected is not known")
+    return None
 
 
 def _first_json(candidates: Iterable[Path], notes: list[str]) -> Any:
@@ -71,7 +85,10 @@ def _first_json(candidates: Iterable[Path], notes: list[str]) -> Any:
 
 def _json(path: Path, notes: list[str]) -> Any:
     try:
-        return read_json(path)
+        value = read_json(path)
+        if isinstance(value, dict):
+            return value
+        raise DataError("is not a JSON object", where=path)
     except FileNotFoundError:
         return None
     except (DataError, OSError) as error:
@@ -79,20 +96,29 @@ def _json(path: Path, notes: list[str]) -> Any:
         return None
 
 
-def _table(paths: RunPaths, notes: list[str]) -> dict[str, list[str]]:
+def _table(
+    paths: RunPaths, submission: Mapping[str, Any] | None, deep: bool, notes: list[str]
+) -> tuple[Path | None, dict[str, list[str]]]:
+    """The frozen shard table, else the published one; one that lost rows is not believed.
+
+    `deep` parses the parameters of every row, too.
+    """
+    wanted = None if submission is None else submission.get("tasks")
     for path in (paths.frozen_shards, paths.shards):
         try:
-            return read_shards(path)
+            table = read_shards(path)
+            if deep:
+                collections.deque(stream_tasks(path), maxlen=0)
         except FileNotFoundError:
             continue
-        except DataError as error:
-            notes.append(str(error))
-    return {}
-
-
-def shard_table(paths: RunPaths) -> Path | None:
-    """The frozen shard table, or the published one when the frozen one is gone."""
-    return next((p for p in (paths.frozen_shards, paths.shards) if p.is_file()), None)
+        except (DataError, OSError, UnicodeDecodeError) as error:
+            notes.append(f"{path} cannot be read: {error}")
+            continue
+        count = sum(map(len, table.values()))
+        if wanted in (None, count):
+            return path, table
+        notes.append(f"{path} has {count} tasks, {wanted} were submitted")
+    return None, {}
 
 
 def _orders(paths: RunPaths, table: Mapping[str, list[str]], spec: Any, deep: bool) -> list[Look]:
@@ -190,9 +216,12 @@ def _notes(seen: Seen) -> Iterable[str]:
 
 def _holder(path: Path, lost: list[str]) -> Holder | None:
     try:
-        return read_holder(path)
-    except (DataError, OSError) as error:
-        lost.append(str(error))
+        holder = read_holder(path)
+        if holder is not None:
+            holder.age_s()  # a heartbeat that is no time cannot be judged
+        return holder
+    except (DataError, OSError, ValueError) as error:
+        lost.append(f"attempts beside {path}: {error}")
         return None
 
 
@@ -204,21 +233,19 @@ def _attempts(
     numbers = (int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit())
     for number in sorted(numbers):
         value = _json(folder / f"{number}.json", lost)
-        if isinstance(value, dict):
-            yield _attempt(number, value, last_signs.get(number))
+        try:
+            if value is not None:
+                yield _attempt(number, value, last_signs.get(number))
+        except (AttributeError, TypeError, ValueError) as error:
+            lost.append(f"{folder / f'{number}.json'}: is not an attempt record ({error})")
 
 
 def _attempt(number: int, value: Mapping[str, Any], last_sign: str | None) -> AttemptEvidence:
     same = ("started", "ended", "exit_code", "stop", "finding", "useful_s", "checkpoint_s")
     more = ("lost_s", "cpu_s", "max_rss_bytes", "slurm_job_id", "restored")
     known = {k: value.get(k) for k in (*same, *more)}
+    for name in ("started", "ended"):
+        if value.get(name) is not None:
+            epoch(value[name])
     done = (value.get("counts") or {}).get("done")
     return AttemptEvidence(number=number, done=done, last_sign=last_sign, **known)
-
-
-def _spec(contract: Mapping[str, Any] | None, notes: list[str]) -> RunSpec | None:
-    """The run as it was frozen, not as today's configuration says."""
-    if contract is None:
-        notes.append("there is no contract: what was expected is not known")
-        return None
-    return parse_contract(contract).spec

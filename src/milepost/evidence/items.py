@@ -41,10 +41,8 @@ def _contract(facts: Facts) -> Item:
             "bring the named files back as they were, or name the change a new run; then reconcile",
         )
     submission = facts.run.submission
-    if submission is not None and submission["contract_digest"] != contract["digest"]:
-        what = (
-            f"shards were submitted under another contract, {_short(submission['contract_digest'])}"
-        )
+    if submission is not None and submission.get("contract_digest") != contract["digest"]:
+        what = f"shards were submitted under another contract, {_short(str(submission.get('contract_digest')))}"
         return Item(key, title, False, what, "bring that contract's files back, then reconcile")
     text = (
         f"{_short(contract['digest'])}, {plural(len(contract['inputs']), 'input file')} as frozen"
@@ -60,11 +58,13 @@ def _smoke(facts: Facts) -> Item:
     fix = f"snakemake -c2 results/{facts.run.paths.run}/smoke/smoke.json, then reconcile"
     if smoke is None:
         return Item(key, title, False, "there is no smoke test", fix)
-    if contract is not None and smoke["contract_digest"] != contract["digest"]:
+    if contract is not None and smoke.get("contract_digest") != contract["digest"]:
         return Item(key, title, False, "the smoke test belongs to another contract", fix)
-    if not smoke["passed"]:
-        return Item(key, title, False, f"it did not pass: {smoke['reason']}", fix)
-    return Item(key, title, True, f"{plural(smoke['slice']['tasks'], 'task')}; {smoke['reason']}")
+    if smoke.get("passed") is not True:
+        return Item(key, title, False, f"it did not pass: {smoke.get('reason')}", fix)
+    tasks = (smoke.get("slice") or {}).get("tasks")
+    size = "slice of unknown size" if tasks is None else plural(tasks, "task")
+    return Item(key, title, True, f"{size}; {smoke.get('reason')}")
 
 
 def _shards(facts: Facts) -> Item:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.durable import atomic_file
-from milepost.evidence.gather import shard_table
 from milepost.evidence.states import Artifacts, Decision, Journal, Scheduler, decide
 from milepost.evidence.table import parameters
 from milepost.evidence.types import RunEvidence, ShardEvidence, TaskProblem
@@ -84,8 +83,7 @@ def reconcile(run: RunEvidence, ask: Ask | None = None) -> list[ShardVerdict]:
     """Judge every shard of the frozen table, in its order."""
     ask = ask or ask_lease
     problems = {p.key for s in run.shards for p in (*s.failed[:NAMED], *s.damaged[:NAMED])}
-    table = shard_table(run.paths) if problems else None
-    params = parameters(table, problems) if table else {}
+    params = parameters(run.table, problems) if run.table and problems else {}
     expected = bool(run.spec is None or run.spec.artifacts)
     return [judge(run.paths, shard, ask(shard), expected, params) for shard in run.shards]
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.durable import atomic_file, read_json
-from milepost.evidence.gather import shard_table
 from milepost.evidence.table import stream_tasks
 from milepost.evidence.types import RunEvidence, ShardEvidence
 from milepost.journal import read_journal
@@ -102,12 +101,11 @@ class _Best:
 
 
 def _records(run: RunEvidence) -> Iterator[Record]:
-    table = shard_table(run.paths)
-    if table is None:
+    if run.table is None:
         return
     shards = {shard.name: shard for shard in run.shards}
     current, reader = "", None
-    for name, key, params in stream_tasks(table):
+    for name, key, params in stream_tasks(run.table):
         if reader is None or name != current:
             current, reader = name, _Reader(run, shards[name])
         result = reader.result(key)

@@ -63,8 +63,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 fix="restore the shard table from results/ or from a backup",
             )
         for number, line in enumerate(stream, start=2):
-            if line.strip():
-                yield number, line
+            if not line.endswith("\n"):
+                raise _broken(path, number)
+            yield number, line
 
 
 def _broken(path: Path, number: int) -> DataError:

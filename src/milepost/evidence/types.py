@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milepost.paths import RunPaths
@@ -104,7 +105,10 @@ class ShardEvidence:
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """Everything on disk about a run; a part that is not there is None."""
+    """Everything on disk about a run; a part that is not there is None.
+
+    `table` is the shard table that was read: the frozen one, or the published one without it.
+    """
 
     paths: RunPaths
     spec: RunSpec | None
@@ -112,6 +116,7 @@ class RunEvidence:
     submission: Mapping[str, Any] | None
     smoke: Mapping[str, Any] | None
     plan: Mapping[str, Any] | None
+    table: Path | None
     shards: tuple[ShardEvidence, ...]
     deep: bool = False
     notes: tuple[str, ...] = field(default=())
