@@ -272,3 +272,21 @@ def test_a_tier_is_proved_without_scratch(
     tier.delete("c/000001-a0/rank_0.bin")
     with pytest.raises(DataError, match="is missing"):
         Remote("warm", tier, "c").prove("000002-a0")
+
+
+def test_rotation_reads_a_base_once(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from milepost.checkpoint import verify
+    from milepost.checkpoint.prune import prune
+
+    read: list[str] = []
+    real = verify.blocks_digest
+    monkeypatch.setattr(
+        verify, "blocks_digest", lambda path: (read.append(path.parent.name), real(path))[1]
+    )
+    trusted: set[str] = set()
+    prune(store, Retention(2), trusted=trusted)
+    assert read == ["000004-a0", "000001-a0"]
+    prune(store, Retention(1), trusted=trusted)
+    assert read[2:] == ["000004-a0"]

@@ -39,18 +39,22 @@ def prune(
     *,
     key: UserKey | None = None,
     hold: frozenset[str] = frozenset(),
+    trusted: set[str] | None = None,
     is_dry: bool = False,
 ) -> tuple[str, ...]:
     """Delete what the rules do not keep; returns the names. `hold` is kept in any case.
 
     Before anything goes, the newest generation is read back and verified byte by byte; one that
-    is damaged does not count among the kept.
+    is damaged does not count among the kept. `trusted` are generations this process verified
+    before: as bases they are not read again; the newest is added to them.
     """
     found = survey(store, hold)
     plan = plan_prune(found, rules, time.time())
     while plan:
         newest = next(kept.name for kept in found if kept.is_verified)
-        if not verify_generation(store, newest, key=key):
+        if not verify_generation(store, newest, key=key, trusted=trusted or ()):
+            if trusted is not None:
+                trusted.update((newest, *store.manifest(newest).bases))
             break
         found = [replace(k, is_verified=False) if k.name == newest else k for k in found]
         hold |= {newest}

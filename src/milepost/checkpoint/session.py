@@ -46,6 +46,7 @@ class Session:
         ]
         self._uploader: Uploader | None = None
         self._restored: str | None = None
+        self._verified: set[str] = set()
         self._is_open = False
 
     def open(self) -> None:
@@ -119,7 +120,7 @@ class Session:
         if self._uploader is not None:
             self._uploader.offer(committed.generation)
             held = self._uploader.held()
-        prune(self._store, self._rules, key=self._key, hold=held)
+        prune(self._store, self._rules, key=self._key, hold=held, trusted=self._verified)
 
     def _forget_restore(self) -> None:
         name, self._restored = self._restored, None

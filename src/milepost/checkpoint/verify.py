@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +29,18 @@ class Damage:
 
 
 def verify_generation(
-    store: CheckpointStore, name: str, *, deep: bool = True, key: UserKey | None = None
+    store: CheckpointStore,
+    name: str,
+    *,
+    deep: bool = True,
+    key: UserKey | None = None,
+    trusted: Container[str] = (),
 ) -> tuple[Damage, ...]:
     """What is wrong with a generation and its bases; empty when it is intact.
 
     `deep` reads and digests every byte, otherwise the manifests, names and sizes are compared.
-    A damaged block of an encrypted file is only named when `key` is given.
+    A damaged block of an encrypted file is only named when `key` is given. Bases that are
+    `trusted` were read before and are not read again.
     """
     try:
         manifest = store.manifest(name)
@@ -47,7 +54,8 @@ def verify_generation(
     if deep and key is not None and manifest.kind == "arrays":
         found = [_locate(store, manifest, damage, key) for damage in found]
     for base in manifest.bases:
-        found += verify_generation(store, base, deep=deep, key=key)
+        is_deep = deep and base not in trusted
+        found += verify_generation(store, base, deep=is_deep, key=key, trusted=trusted)
     return tuple(found)
 
 
