@@ -33,6 +33,7 @@ from milepost.durable import create_exclusive, read_json, write_json
 from milepost.errors import DataError, Refused
 
 HEARTBEAT_S = 15.0
+LOOK_AGAIN_S = 1.0
 STALE_S = 90.0
 """A holder on another host whose heart has not beaten for this long may be dead."""
 
@@ -258,6 +259,32 @@ class Lease:
         if not superseded:
             self.path.unlink(missing_ok=True)
         self.holder = None
+
+
+def acquire_when_free(
+    lease: Lease, say: Callable[[str], None], pause: Callable[[], bool] | None = None
+) -> bool:
+    """Acquire, waiting for whoever holds the lease and saying who it is.
+
+    `pause` waits a moment between two looks and returns False to give up; then the result is
+    False. By default it sleeps and never gives up.
+    """
+    said = ""
+    while True:
+        try:
+            lease.acquire()
+            return True
+        except Held as held:
+            if said != held.holder.token:
+                said = held.holder.token
+                say(f"the lease is held by {held.holder.describe()}; waiting for it to end")
+            if not (pause or _sleep)():
+                return False
+
+
+def _sleep() -> bool:
+    time.sleep(LOOK_AGAIN_S)
+    return True
 
 
 def update_attempt(path: Path, **fields: Any) -> None:

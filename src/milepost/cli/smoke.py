@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from milepost.paths import RunPaths
 def command(run: str, root: Path, as_json: bool) -> None:
     """Run the smoke test of RUN; exit 20 when the gate stays shut."""
     paths = RunPaths(run, root)
-    record = smoke(paths)
+    record = smoke(paths, lambda text: print(f"[{run} smoke] {text}", file=sys.stderr, flush=True))
     if as_json:
         print(json.dumps(record))
     else:

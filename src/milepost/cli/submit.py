@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,7 +24,10 @@ from milepost.paths import RunPaths
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(run: str, root: Path, as_json: bool) -> None:
     """Freeze the shards of RUN; refuses (exit 20) unless smoke and plan are of its contract."""
-    done = submit(RunPaths(run, root))
+    done = submit(
+        RunPaths(run, root),
+        lambda text: print(f"[{run} submit] {text}", file=sys.stderr, flush=True),
+    )
     if as_json:
         print(json.dumps(asdict(done) | {"path": str(done.path)}))
     else:

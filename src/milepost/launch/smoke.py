@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,7 @@ from milepost.config.tasks import read_tasks
 from milepost.durable import read_json, write_json
 from milepost.journal import CHECKPOINT, DONE, STAGE, TASK, Row, read_journal, read_rows
 from milepost.launch.slice import Slice, SliceRun, choose_rows
-from milepost.lease import Lease
+from milepost.lease import Lease, acquire_when_free
 from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths
 
@@ -51,7 +51,7 @@ class SmokeFailure(Exception):
     """The gate stays shut; the text says why and what to do."""
 
 
-def smoke(paths: RunPaths) -> dict[str, Any]:
+def smoke(paths: RunPaths, say: Callable[[str], None]) -> dict[str, Any]:
     """Run the smoke test of a run, or take the one that passed on this contract; the record.
 
     The record is written to results either way, and kept below `smoke_work`, since Snakemake
@@ -60,18 +60,17 @@ def smoke(paths: RunPaths) -> dict[str, Any]:
     contract = load_contract(paths)
     place = paths.smoke_work / contract.digest.partition(":")[2][:16]
     kept = place / "passed.json"
-    if not kept.exists():
-        lease = Lease(place)
-        lease.acquire()
-        try:
+    lease = Lease(place)
+    acquire_when_free(lease, say)
+    try:
+        if not kept.exists():
             record = _test(contract, paths, place)
-        finally:
-            lease.release()
-        if not record["passed"]:
-            write_json(place / "failed.json", record)
-            write_json(paths.smoke, record)
-            return record
-        write_json(kept, record)
+            write_json(kept if record["passed"] else place / "failed.json", record)
+            if not record["passed"]:
+                write_json(paths.smoke, record)
+                return record
+    finally:
+        lease.release()
     passed: dict[str, Any] = read_json(kept)
     write_json(paths.smoke, passed)
     return passed

@@ -7,7 +7,7 @@ harmless: it extends the table by new rows and changes nothing that stands.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from milepost.durable import atomic_file, digest_file, read_json, write_json
 from milepost.errors import Refused, StorageError
 from milepost.journal import read_journal
 from milepost.launch.assign import assign_tasks
-from milepost.lease import Lease, read_holder
+from milepost.lease import Lease, acquire_when_free, read_holder
 from milepost.model import Shard
 from milepost.paths import RunPaths
 from milepost.planner.sharding import ShardPlan
@@ -40,14 +40,14 @@ class Submission:
     path: Path
 
 
-def submit(paths: RunPaths) -> Submission:
+def submit(paths: RunPaths, say: Callable[[str], None]) -> Submission:
     """Freeze the shard table of a run and publish it; Refused when the gate does not open."""
     contract = load_contract(paths)
     smoke = _gate(paths.smoke, contract, "smoke")
     plan = _gate(paths.plan, contract, "plan")
     _preflight(contract.spec, paths, smoke)
     lease = Lease(paths.work / "submit")
-    lease.acquire()
+    acquire_when_free(lease, say)
     try:
         return _freeze(paths, contract, plan)
     finally:

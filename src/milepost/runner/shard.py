@@ -31,15 +31,13 @@ from milepost.journal import (
     read_journal,
     write_marker,
 )
-from milepost.lease import Held, Holder, Lease
+from milepost.lease import LOOK_AGAIN_S, Holder, Lease, acquire_when_free
 from milepost.model import FileProof, Shard, WorkKind
 from milepost.paths import RunPaths, ShardPaths
 from milepost.runner.attempt import Attempt, Outcome
 from milepost.runner.signals import SignalLoop
 from milepost.runner.sync import GroupSync
 from milepost.shardtable import read_shard
-
-LOOK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +74,15 @@ def _take_lease(
 ) -> Lease | None:
     """The lease, or None when a stop signal came while somebody else held it."""
     lease = Lease(paths.live, slurm_job_id=os.environ.get("SLURM_JOB_ID"))
-    said: Holder | None = None
-    while True:
-        try:
-            lease.acquire()
-            break
-        except Held as held:
-            if not options.wait:
-                raise
-            if said is None or said.token != held.holder.token:
-                said = held.holder
-                say(f"the lease is held by {held.holder.describe()}; waiting for it to end")
-            loop.wait(LOOK_AGAIN_S)
-            if loop.stop is not None:
-                return None
+
+    def pause() -> bool:
+        loop.wait(LOOK_AGAIN_S)
+        return loop.stop is None
+
+    if not options.wait:
+        lease.acquire()
+    elif not acquire_when_free(lease, say, pause):
+        return None
     if lease.taken_from is not None:
         ended = end_leftovers(lease.taken_from)
         say(
