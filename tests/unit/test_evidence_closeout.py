@@ -157,6 +157,14 @@ def test_somebody_still_works_and_that_cannot_be_accepted(tmp_path: Path) -> Non
         closing(folder, accept="never mind")
 
 
+def test_a_running_attempt_is_no_interruption(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    held(folder)
+    account = closing(folder, partial=True).facts.account
+    assert (account.interruption_count, account.blind_count) == (0, 0)
+    assert account.stops == {"done": 2, "running": 1}
+
+
 def test_nothing_submitted_is_not_closed_and_smoke_only_is(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path).contract().smoke()
     found = item(closing(folder), "shards_done")

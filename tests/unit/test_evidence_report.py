@@ -104,7 +104,7 @@ def test_data_in_the_page_cannot_end_its_script(tmp_path: Path) -> None:
 def test_the_page_of_a_simulation_shows_control_and_interruption(tmp_path: Path) -> None:
     text = str(Page(written(finished_simulation(tmp_path))["report.html"]))
     assert "Control metric: energy" in text and "1.00 σ" in text
-    assert "1 killed or still running" in text
+    assert ": 1 killed." in text
     assert "8 s core time lost" in text
 
 

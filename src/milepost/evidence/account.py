@@ -63,7 +63,7 @@ def account(run: RunEvidence) -> Account:
     return Account(
         attempt_count=len(attempts),
         interruption_count=sum(is_interrupted(a) for a in attempts),
-        blind_count=sum(a.ended is None for a in attempts),
+        blind_count=sum(a.ended is None and not a.running for a in attempts),
         elapsed_s=_elapsed(attempts),
         allocated_core_s=_times(cpus, _total(wall_s(a) for a in attempts)),
         useful_core_s=_times(work, _total(a.useful_s for a in attempts)),
@@ -80,13 +80,17 @@ def account(run: RunEvidence) -> Account:
 
 def how(attempt: AttemptEvidence) -> str:
     """How an attempt ended, in a word or two."""
+    if attempt.running:
+        return "running"
     if attempt.ended is None:
-        return "killed or still running"
+        return "killed"
     return attempt.stop or "ended"
 
 
 def is_interrupted(attempt: AttemptEvidence) -> bool:
     """Ended by something other than its own work."""
+    if attempt.running:
+        return False
     return attempt.ended is None or (attempt.stop is not None and attempt.stop not in SMOOTH)
 
 

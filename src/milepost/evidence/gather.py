@@ -181,6 +181,8 @@ def _shard(
     files = paths.shard(seen.name)
     lost = list(seen.lost)
     open_tasks = [key for key in tasks if key not in done]
+    holder = _holder(files.lease, lost)
+    attempts = _attempts(files.attempts, seen.last_signs, lost)
     missing = tuple(k for k in open_tasks if k not in failed and k not in damaged)
     return ShardEvidence(
         name=seen.name,
@@ -194,10 +196,10 @@ def _shard(
         started=seen.started or files.attempts.is_dir(),
         rows=seen.rows,
         damaged_rows=seen.damaged_rows,
-        attempts=tuple(_attempts(files.attempts, seen.last_signs, lost)),
+        attempts=tuple(_with_running(attempts, holder)),
         checkpoints=tuple(seen.checkpoints),
         task_s=seen.seconds / len(seen.done) if seen.done else None,
-        holder=_holder(files.lease, lost),
+        holder=holder,
         upload=_json(files.upload, lost),
         marker=files.marker.is_file(),
         notes=tuple(_notes(seen)),
@@ -212,6 +214,15 @@ def _notes(seen: Seen) -> Iterable[str]:
         yield f"{plural(seen.damaged_rows, 'damaged journal row')} not counted"
     if seen.superseded:
         yield f"{plural(seen.superseded, 'row')} of superseded attempts not counted"
+
+
+def _with_running(
+    attempts: Iterable[AttemptEvidence], holder: Holder | None
+) -> Iterable[AttemptEvidence]:
+    """Mark the attempt that holds the lease, unless its process is known to be gone."""
+    held = None if holder is None or holder.is_alive() is False else holder.attempt
+    for attempt in attempts:
+        yield replace(attempt, running=True) if attempt.number == held else attempt
 
 
 def _holder(path: Path, lost: list[str]) -> Holder | None:
@@ -243,7 +254,7 @@ def _attempts(
 def _attempt(number: int, value: Mapping[str, Any], last_sign: str | None) -> AttemptEvidence:
     same = ("started", "ended", "exit_code", "stop", "finding", "useful_s", "checkpoint_s")
     more = ("lost_s", "cpu_s", "max_rss_bytes", "slurm_job_id", "restored")
-    known = {k: value.get(k) for k in (*same, *more)}
+    known: dict[str, Any] = {k: value.get(k) for k in (*same, *more)}
     for name in ("started", "ended"):
         if value.get(name) is not None:
             epoch(value[name])

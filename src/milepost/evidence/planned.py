@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from milepost.evidence.account import Account, shard_wall_s
 from milepost.evidence.types import RunEvidence
+from milepost.evidence.words import duration
 from milepost.model import WorkKind
 
 
@@ -25,13 +26,13 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
             _percent((plan.get("overhead") or {}).get("fraction")),
             _percent(account.overhead_fraction),
         ),
-        ("seconds a shard", _seconds(plan.get("shard_s")), _seconds(_mean(walls))),
-        ("seconds a task", _seconds(task), _seconds(_mean(seen))),
-        ("seconds a checkpoint blocks", _seconds(ckpt), _seconds(account.blocked_s)),
+        ("time of a shard", duration(plan.get("shard_s")), duration(_mean(walls))),
+        ("time of a task", duration(task), duration(_mean(seen))),
+        ("a checkpoint blocks for", duration(ckpt), duration(account.blocked_s)),
         (
-            "checkpoint durable after",
-            _seconds(measured.get("durable_s")),
-            _seconds(account.durable_s),
+            "a checkpoint is durable after",
+            duration(measured.get("durable_s")),
+            duration(account.durable_s),
         ),
         ("core hours lost", "n/a", "n/a" if lost is None else f"{lost:.4g}"),
         ("cost", _money(run, (plan.get("cost") or {}).get("total")), price(run, account)),
@@ -48,10 +49,6 @@ def _money(run: RunEvidence, value: float | None) -> str:
 
 def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{100 * value:.3g} %"
-
-
-def _seconds(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3g} s"
 
 
 def price(run: RunEvidence, account: Account) -> str:

@@ -166,7 +166,9 @@ def _account_note(closing: Closing) -> str:
 def _interruptions(closing: Closing) -> str:
     """How attempts were interrupted, in words; empty when none was."""
     stops = closing.facts.account.stops
-    cut = {k: n for k, n in stops.items() if k not in ("done", "failed", "error", "ended")}
+    cut = {
+        k: n for k, n in stops.items() if k not in ("done", "failed", "error", "ended", "running")
+    }
     return ", ".join(f"{n} {name}" for name, n in sorted(cut.items(), key=lambda x: -x[1]))
 
 

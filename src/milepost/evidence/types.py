@@ -35,7 +35,8 @@ class TaskProblem:
 class AttemptEvidence:
     """One attempt as its runner recorded it; `ended` is None when it never said good-bye.
 
-    `done` counts the shard's tasks that were done when it ended.
+    `done` counts the shard's tasks that were done when it ended. `running`: it holds the lease
+    and cannot be told dead.
     """
 
     number: int
@@ -52,6 +53,7 @@ class AttemptEvidence:
     slurm_job_id: str | None
     restored: Mapping[str, Any] | None
     done: int | None = None
+    running: bool = False
     last_sign: str | None = None
     """Time of the attempt's last row in the journal: when it was last seen at work."""
 
