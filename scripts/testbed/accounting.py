@@ -2,16 +2,15 @@
 
 import os
 
-from .commands import ask
+from .commands import ask, demand
 from .layout import ACCOUNTS, CLUSTER, Layout, TestbedError
 
 QOS = {
-    "low": ["priority=10"],
-    "cancellable": ["priority=10", "preemptmode=cancel", "gracetime=10"],
-    "limited": ["priority=10", "maxsubmitjobsperuser=2", "maxjobsperuser=1"],
-    "high": ["priority=1000", "preempt=low,cancellable"],
+    "low": "priority=10",
+    "cancellable": "priority=10 preemptmode=cancel gracetime=10",
+    "limited": "priority=10 maxsubmitjobsperuser=2 maxjobsperuser=1",
+    "high": "priority=1000 preempt=low,cancellable",
 }
-ALREADY_THERE = ("Nothing new added", "already exists", "Nothing modified")
 
 
 def users() -> list[str]:
@@ -21,26 +20,49 @@ def users() -> list[str]:
 
 
 def set_up(layout: Layout) -> None:
-    """Add cluster, accounts, QOS and users; done once for a state folder, harmless when repeated."""
+    """Add cluster, accounts, QOS and users; done once for a state folder, harmless when repeated.
+
+    Raises TestbedError when an association is missing afterwards.
+    """
     done = " ".join(users())
     if layout.accounts_done.exists() and layout.accounts_done.read_text() == done:
         return
-    sacctmgr("add", "cluster", CLUSTER)
-    for account, shares in ACCOUNTS.items():
-        sacctmgr("add", "account", account, f"fairshare={shares}", f"cluster={CLUSTER}")
-    for name, values in QOS.items():
-        sacctmgr("add", "qos", name, *values)
-    names = ",".join(["normal", *QOS])
-    first = next(iter(ACCOUNTS))
-    for user in users():
-        for account in ACCOUNTS:
-            sacctmgr("add", "user", user, f"account={account}", f"qos={names}", "defaultqos=normal")
-        sacctmgr("modify", "user", "where", f"name={user}", "set", f"defaultaccount={first}")
+    check(sacctmgr(site_commands()) + sacctmgr(user_commands()))
     layout.accounts_done.write_text(done)
 
 
-def sacctmgr(*arguments: str) -> None:
-    answer = ask("sacctmgr", "-i", *arguments, timeout_s=30.0)
-    text = answer.stdout + answer.stderr
-    if answer.returncode != 0 and not any(words in text for words in ALREADY_THERE):
-        raise TestbedError(f"sacctmgr {' '.join(arguments)}: {text.strip()}")
+def site_commands() -> list[str]:
+    return [
+        f"add cluster {CLUSTER}",
+        *(f"add qos {name} {values}" for name, values in QOS.items()),
+        *(f"add account {name} cluster={CLUSTER} fairshare={n}" for name, n in ACCOUNTS.items()),
+    ]
+
+
+def user_commands() -> list[str]:
+    names = ",".join(["normal", *QOS])
+    accounts = ",".join(ACCOUNTS)
+    first = next(iter(ACCOUNTS))
+    return [
+        *(f"add user {user} account={accounts} qos={names} defaultqos=normal" for user in users()),
+        *(f"modify user where name={user} set defaultaccount={first}" for user in users()),
+    ]
+
+
+def sacctmgr(lines: list[str]) -> str:
+    """Give all lines to one sacctmgr and return what it said: it goes on after "Nothing new added".
+
+    One process knows only the QOS that were there when it first looked, so users need a process of their own.
+    """
+    answer = ask("sacctmgr", "-i", text="\n".join(lines) + "\n", timeout_s=60.0)
+    return answer.stdout + answer.stderr
+
+
+def check(transcript: str) -> None:
+    """Compare what slurmdbd knows with what was asked for."""
+    there = set(demand("sacctmgr", "-nP", "show", "assoc", "format=account,user").split())
+    missing = {f"{account}|{user}" for account in ACCOUNTS for user in users()} - there
+    known_qos = set(demand("sacctmgr", "-nP", "show", "qos", "format=name").split())
+    missing |= {f"QOS {name}" for name in QOS if name not in known_qos}
+    if missing:
+        raise TestbedError(f"slurmdbd lacks {', '.join(sorted(missing))} after:\n{transcript}")

@@ -66,22 +66,23 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+BEGAN = time.monotonic()
+
+
 def say(text: str) -> None:
-    print(f"slurm-testbed: {text}", file=sys.stderr)
+    print(f"slurm-testbed: {time.monotonic() - BEGAN:5.1f} s  {text}", file=sys.stderr)
 
 
 def run_up(layout: Layout, arguments: argparse.Namespace) -> int:
-    began = time.monotonic()
-    with cluster.locked(layout):
+    with cluster.locked():
         cluster.up(layout, may_install=not arguments.no_install, say=say)
-    say(f"up after {time.monotonic() - began:.1f} s; logs in {layout.log}; try: sinfo")
+    say(f"up; logs in {layout.log}; try: sinfo")
     return 0
 
 
 def run_down(layout: Layout, arguments: argparse.Namespace) -> int:
-    with cluster.locked(layout):
+    with cluster.locked():
         was_there = cluster.down(layout, keep=arguments.keep)
-    layout.lock.unlink(missing_ok=True)
     say("down" if was_there else "nothing to end")
     return 0
 
@@ -93,23 +94,21 @@ def run_status(layout: Layout, arguments: argparse.Namespace) -> int:
 
 
 def run_kill_node(layout: Layout, arguments: argparse.Namespace) -> int:
-    with cluster.locked(layout):
-        cluster.require_root()
+    with cluster.locked():
         count = daemons.kill_node(layout, arguments.node)
     say(f"{arguments.node}: killed {count} processes")
     return 0
 
 
 def run_stop(layout: Layout, arguments: argparse.Namespace) -> int:
-    with cluster.locked(layout):
-        cluster.require_root()
+    with cluster.locked():
         ran = daemons.stop(layout, arguments.daemon)
     say(f"{arguments.daemon}: {'stopped' if ran else 'was not running'}")
     return 0
 
 
 def run_start(layout: Layout, arguments: argparse.Namespace) -> int:
-    with cluster.locked(layout):
+    with cluster.locked():
         cluster.start_one(layout, arguments.daemon)
     say(f"{arguments.daemon}: runs")
     return 0

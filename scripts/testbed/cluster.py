@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from . import accounting, cgroups, daemons, etc_slurm, files, packages, processes
-from .layout import NODES, Layout, TestbedError, Unavailable
+from .layout import LOCK, NODES, Layout, TestbedError, Unavailable
 
 Say = Callable[[str], None]
 
 
 @contextmanager
-def locked(layout: Layout) -> Iterator[None]:
-    """Let one command at a time change the testbed; another one waits."""
-    layout.lock.parent.mkdir(parents=True, exist_ok=True)
-    with layout.lock.open("w") as stream:
+def locked() -> Iterator[None]:
+    """Let one command at a time change a testbed of this machine; another one waits."""
+    require_root()
+    with LOCK.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
@@ -29,7 +29,6 @@ def require_root() -> None:
 
 def up(layout: Layout, *, may_install: bool, say: Say) -> None:
     """Start whatever does not run; harmless when all of it does. Raises Unavailable, TestbedError."""
-    require_root()
     etc_slurm.check_free(layout)
     daemons.check_no_foreign_slurm(layout)
     version = cgroups.mounted_version()
@@ -49,14 +48,9 @@ def up(layout: Layout, *, may_install: bool, say: Say) -> None:
 
 def start_daemons(layout: Layout, say: Say) -> None:
     for name in ("munged", "mariadbd", "slurmdbd"):
-        if daemons.start(layout, name):
-            say(f"starting {name}")
-    for name in ("munged", "mariadbd", "slurmdbd"):
-        daemons.wait_ready(layout, name)
+        start_and_wait(layout, name, say)
     accounting.set_up(layout)
-    if daemons.start(layout, "slurmctld"):
-        say("starting slurmctld")
-    daemons.wait_ready(layout, "slurmctld")
+    start_and_wait(layout, "slurmctld", say)
     fresh = [node for node in NODES if daemons.start(layout, node)]
     if fresh:
         say(f"starting slurmd on {', '.join(fresh)}")
@@ -64,9 +58,14 @@ def start_daemons(layout: Layout, say: Say) -> None:
         daemons.wait_ready(layout, node)
 
 
+def start_and_wait(layout: Layout, name: str, say: Say) -> None:
+    if daemons.start(layout, name):
+        say(f"starting {name}")
+    daemons.wait_ready(layout, name)
+
+
 def down(layout: Layout, *, keep: bool) -> bool:
     """End everything, put /etc/slurm back, remove the state folder; False when there was nothing."""
-    require_root()
     if not layout.is_ours():
         etc_slurm.restore(layout)
         return False
@@ -79,7 +78,6 @@ def down(layout: Layout, *, keep: bool) -> bool:
 
 def start_one(layout: Layout, name: str) -> None:
     """Start one daemon again and wait until it answers."""
-    require_root()
     if not layout.is_ours() or etc_slurm.linked_state() != layout.state:
         raise TestbedError("the testbed is not up. Start it with: scripts/slurm-testbed up")
     daemons.start(layout, name)

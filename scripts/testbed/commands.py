@@ -8,13 +8,13 @@ from .layout import TestbedError
 from .processes import clean_environment
 
 
-def ask(*argv: str, timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
-    """Run a command; a time-out is exit code 124, as of timeout(1)."""
+def ask(*argv: str, text: str = "", timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
+    """Run a command that reads the text; a time-out is exit code 124, as of timeout(1)."""
     try:
         return subprocess.run(
             argv,
             env=clean_environment(),
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             text=True,
             timeout=timeout_s,

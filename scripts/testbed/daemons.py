@@ -37,21 +37,11 @@ def argv_of(layout: Layout, name: str) -> list[str]:
             "--force",
         ]
     if name == "mariadbd":
-        return [
-            program("mariadbd"),
-            "--no-defaults",
-            "--user=root",
-            f"--datadir={layout.database}",
-            f"--socket={layout.run / 'mariadb.socket'}",
-            f"--pid-file={layout.run / 'mariadb.pid'}",
-            f"--port={PORTS['mariadbd']}",
-            "--bind-address=127.0.0.1",
+        options = [
+            f"--defaults-file={layout.etc / 'mariadb.cnf'}",
             f"--init-file={layout.etc / 'database.sql'}",
-            "--skip-name-resolve",
-            "--innodb-lock-wait-timeout=900",
-            "--innodb-flush-log-at-trx-commit=2",
-            "--innodb-doublewrite=0",
         ]
+        return [program("mariadbd"), *options]
     if name in NODES:
         return [program("slurmd"), "-D", "-N", name]
     return [program(name), "-D"]
@@ -66,7 +56,7 @@ def make_database(layout: Layout) -> None:
         shutil.rmtree(layout.database)
     demand(
         program("mariadb-install-db"),
-        "--no-defaults",
+        f"--defaults-file={layout.etc / 'mariadb.cnf'}",
         "--user=root",
         f"--datadir={layout.database}",
         "--auth-root-authentication-method=socket",

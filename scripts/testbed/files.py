@@ -56,7 +56,10 @@ def write_configuration(layout: Layout, cgroup_version: int) -> None:
         "PASSWORD": layout.password_file.read_text(),
         **{f"PORT_{name.upper()}": str(port) for name, port in PORTS.items()},
     }
-    sources = {name: name for name in ("slurm.conf", "gres.conf", "slurmdbd.conf", "database.sql")}
+    sources = {
+        name: name
+        for name in ("slurm.conf", "gres.conf", "slurmdbd.conf", "mariadb.cnf", "database.sql")
+    }
     sources["cgroup.conf"] = f"cgroup-v{cgroup_version}.conf"
     (layout.etc / OWN_FILE).touch()
     for target, source in sources.items():

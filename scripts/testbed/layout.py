@@ -9,6 +9,7 @@ NODES = ("n1", "n2", "n3", "n4")
 GPUS_PER_NODE = 4
 CLUSTER = "testbed"
 ACCOUNTS = {"physics": 3, "chemistry": 1}  # account: shares
+LOCK = Path("/run/lock/milepost-testbed.lock")
 DEFAULT_STATE = Path("/var/tmp/milepost-testbed")
 ETC_SLURM = Path("/etc/slurm")
 ETC_BACKUP = Path("/etc/slurm.before-milepost-testbed")
@@ -73,10 +74,6 @@ class Layout:
     @property
     def accounts_done(self) -> Path:
         return self.state / "accounts.done"
-
-    @property
-    def lock(self) -> Path:
-        return self.state.with_name(self.state.name + ".lock")
 
     def record(self, daemon: str) -> Path:
         return self.run / f"{daemon}.json"

@@ -26,6 +26,10 @@ UNITS = {
     "munge": ("munge",),
     "mariadb-server": ("mariadb",),
 }
+PMIX_LIBRARY = (
+    "libpmix.so"  # srun --mpi=pmix opens it by this name, which only the -dev package has
+)
+LIBRARY_FOLDERS = ("usr/lib/*/pmix2/lib/", "usr/lib/*/", "usr/lib64/", "usr/local/lib/")
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_TEXT = "#!/bin/sh\n# of milepost's scripts/slurm-testbed, while it installs: start no service\nexit 101\n"
@@ -33,11 +37,14 @@ POLICY_TEXT = "#!/bin/sh\n# of milepost's scripts/slurm-testbed, while it instal
 
 def missing_programs() -> dict[str, str]:
     """Return program: package for what is not there."""
-    return {
+    missing = {
         program: package
         for program, package in PROGRAMS.items()
         if shutil.which(program, path=SEARCH_PATH) is None
     }
+    if not any(True for folder in LIBRARY_FOLDERS for _ in Path("/").glob(folder + PMIX_LIBRARY)):
+        missing[PMIX_LIBRARY] = "libpmix-dev"
+    return missing
 
 
 def install_missing(*, allowed: bool) -> list[str]:
@@ -66,23 +73,15 @@ def install_missing(*, allowed: bool) -> list[str]:
 
 def apt_install(packages: list[str]) -> str:
     """Install and return apt's complaint, empty when all went well. Removes no package, unless in CI."""
-    wanted = [*packages, *pmix_packages()]
     options = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"]
     if os.environ.get("CI") != "true":
         options.append("--no-remove")
-    attempt = run_apt("install", *options, *wanted)
+    attempt = run_apt("install", *options, *packages)
     if attempt.returncode != 0:
         run_apt("update")
-        attempt = run_apt("install", *options, *packages, *pmix_packages())
+        attempt = run_apt("install", *options, *packages)
     complaints = [line for line in attempt.stderr.splitlines() if line.startswith("E:")]
     return "; ".join(complaints) or attempt.stderr.strip()[-500:]
-
-
-def pmix_packages() -> list[str]:
-    """Return the library that srun --mpi=pmix loads; its name carries a version."""
-    names = ("libpmix2", "libpmix2t64")
-    found = run_apt_cache("search", "--names-only", "^libpmix2(t64)?$")
-    return [line.split()[0] for line in found.splitlines() if line.split()[0] in names][:1]
 
 
 def run_apt(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -96,11 +95,6 @@ def run_apt(*arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=900,
         check=False,
     )
-
-
-def run_apt_cache(*arguments: str) -> str:
-    command = ["apt-cache", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
 @contextmanager
