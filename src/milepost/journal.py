@@ -34,7 +34,8 @@ CRC_COLUMN = "crc32.v1"
 HEADER = f"{COLUMNS},{CRC_COLUMN}\n".encode()
 
 ATTEMPT, TASK, STAGE, CHECKPOINT = "attempt", "task", "stage", "checkpoint"
-DONE, FAILED, STARTED, ENDED, COMMITTED = "done", "failed", "started", "ended", "committed"
+DONE, FAILED, LOST = "done", "failed", "lost"
+STARTED, ENDED, COMMITTED = "started", "ended", "committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,11 @@ def read_journal(path: Path) -> JournalState:
 
 
 def fold(rows: list[Row]) -> JournalState:
-    """State after `rows`. A pure function; a row under a superseded attempt does not count."""
+    """State after `rows`. A pure function.
+
+    A row under a superseded attempt does not count. `lost` takes a `done` back: the artifacts that
+    it speaks of are gone or damaged, so the task is open again.
+    """
     state = JournalState()
     for row in rows:
         if row.attempt < state.last_attempt:
@@ -177,6 +182,8 @@ def fold(rows: list[Row]) -> JournalState:
             if row.status == DONE:
                 state.done[row.name] = row
                 state.failed.pop(row.name, None)
+            elif row.status == LOST:
+                state.done.pop(row.name, None)
             else:
                 state.failures[row.name] = state.failures.get(row.name, 0) + 1
                 if row.name not in state.done:

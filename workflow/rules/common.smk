@@ -49,13 +49,18 @@ def runtime_min(run):
     return math.ceil(RUNS[run].resources.runtime_s / 60)
 
 
-def uploads_of_run(wildcards):
+def uploads_of(run):
     """Asks for every shard of a run, once the submission has named them."""
-    table = checkpoints.submit.get(run=wildcards.run).output.shards
-    return [
-        f"results/{wildcards.run}/shards/{shard}/upload.json"
-        for shard in shard_names(Path(table))
-    ]
+    table = checkpoints.submit.get(run=run).output.shards
+    return [f"results/{run}/shards/{shard}/upload.json" for shard in shard_names(Path(table))]
+
+
+def uploads_of_run(wildcards):
+    return uploads_of(wildcards.run)
+
+
+def uploads_of_all_runs(wildcards):
+    return [upload for run in RUNS for upload in uploads_of(run)]
 
 
 def unfinished_markers():

@@ -30,9 +30,9 @@ from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths
 
 SCHEMA = 1
-FIRST_INTERVAL_S = 0.25
-"""Interval of the undisturbed slice: short, because its own length is not known yet."""
-CHECKPOINTS_IN_SLICE = 3
+INTERVAL_S = 0.25
+"""Interval in a slice: short, so that a short slice has something to resume from. A checkpoint
+that takes longer is not repeated before it is durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,10 @@ def _test(contract: Contract, paths: RunPaths, place: Path) -> dict[str, Any]:
         "created": utc_now(),
     }
     try:
-        calm = Slice.prepare(contract, rows, place / "undisturbed", FIRST_INTERVAL_S)
+        calm = Slice.prepare(contract, rows, place / "undisturbed", INTERVAL_S)
         seconds = _run_calm(calm)
         record["measured"] = measure(calm, seconds)
-        longest = max(seconds)
-        interval_s = max(FIRST_INTERVAL_S / 2, longest / (CHECKPOINTS_IN_SLICE + 1))
-        rough = Slice.prepare(contract, rows, place / "disturbed", interval_s)
+        rough = Slice.prepare(contract, rows, place / "disturbed", INTERVAL_S)
         record |= _kill_and_resume(rough)
         control = [compare_shard(calm, rough, shard, spec.control) for shard in calm.shards]
         record["control"] = asdict(_worst(control))

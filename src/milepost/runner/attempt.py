@@ -91,6 +91,7 @@ class Attempt:
     """
 
     spec: RunSpec
+    contract_digest: str
     run: RunPaths
     shard: Shard
     paths: ShardPaths
@@ -120,6 +121,7 @@ class Attempt:
             "MILEPOST_ATTEMPT": str(self.number),
             "MILEPOST_TOKEN": self.lease.token,
             "MILEPOST_LEASE": str(self.lease.path.absolute()),
+            "MILEPOST_CODE": self.contract_digest,
         }
 
     def remaining_s(self) -> float:

@@ -20,14 +20,16 @@ from pathlib import Path
 import psutil
 
 from milepost.artifacts import verify_proofs
-from milepost.config.contract import load_contract
-from milepost.config.spec import RunSpec
+from milepost.config.contract import Contract, load_contract
 from milepost.errors import RESUMABLE, DataError, MilepostError
 from milepost.journal import (
     ATTEMPT,
     ENDED,
+    LOST,
     STARTED,
+    TASK,
     JournalWriter,
+    Row,
     read_journal,
     write_marker,
 )
@@ -52,14 +54,14 @@ class ShardOptions:
 
 def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[str], None]) -> int:
     """Run or resume one shard; return the exit code of `milepost shard`."""
-    spec = load_contract(paths).spec
+    contract = load_contract(paths)
     shard = read_shard(paths.frozen_shards, name)
     with SignalLoop() as loop:
         while True:
             lease = _take_lease(paths.shard(name), options, loop, say)
             if lease is None:
                 return RESUMABLE
-            outcome = _run_attempt(spec, paths, shard, lease, options, loop, say)
+            outcome = _run_attempt(contract, paths, shard, lease, options, loop, say)
             if outcome.stop != "walltime" or outcome.failed or _is_requeued_by_others():
                 return outcome.exit_code
             say("walltime is over; the next attempt goes on from here")
@@ -117,7 +119,7 @@ def end_leftovers(holder: Holder) -> int:
 
 
 def _run_attempt(
-    spec: RunSpec,
+    contract: Contract,
     paths: RunPaths,
     shard: Shard,
     lease: Lease,
@@ -126,15 +128,17 @@ def _run_attempt(
     say: Callable[[str], None],
 ) -> Outcome:
     shard_paths = paths.shard(shard.name)
-    walltime_s = options.walltime_s or spec.resources.runtime_s
+    walltime_s = options.walltime_s or contract.spec.resources.runtime_s
     outcome = Outcome(stop="error")
     try:
         with JournalWriter(shard_paths.journal, lease.attempt) as journal:
             _report_damage(journal, say)
             journal.append(ATTEMPT, str(lease.attempt), STARTED)
+            reopen_lost_tasks(journal, shard, paths, lease.taken_from is not None, say)
             sync = GroupSync(journal)
             attempt = Attempt(
-                spec=spec,
+                spec=contract.spec,
+                contract_digest=contract.digest,
                 run=paths,
                 shard=shard,
                 paths=shard_paths,
@@ -186,11 +190,34 @@ def _report_damage(journal: JournalWriter, say: Callable[[str], None]) -> None:
         say(f"{journal.path}:{line}: the row is damaged (wrong CRC) and does not count")
 
 
+def reopen_lost_tasks(
+    journal: JournalWriter, shard: Shard, paths: RunPaths, deep: bool, say: Callable[[str], None]
+) -> None:
+    """Take back the `done` of tasks whose artifacts are gone or not as their rows say.
+
+    `deep` compares digests: after an attempt that ended without a word, a power cut may have left
+    a file of the right size with other bytes. Otherwise sizes are compared.
+    """
+    for task in shard.tasks:
+        row = journal.state.done.get(task.key)
+        problems = [] if row is None else artifact_problems(paths, shard, task.key, row, deep)
+        if problems:
+            say(f"task {task.key} runs again: {problems[0]}")
+            journal.append(TASK, task.key, LOST, data={"problems": problems})
+            del journal.state.done[task.key]
+
+
+def artifact_problems(paths: RunPaths, shard: Shard, key: str, row: Row, deep: bool) -> list[str]:
+    """What is wrong with the published artifacts of a task, by its `done` row."""
+    artifacts = row.data.get("artifacts", ())
+    proofs = [FileProof(p["path"], p["bytes"], p["digest"]) for p in artifacts]
+    return verify_proofs(_published(paths, shard, key), proofs, deep)
+
+
 def finish_shard(shard: Shard, paths: RunPaths) -> None:
     """Verify what every task left, then publish the marker: the rows that say `done`, in order.
 
-    An artifact that does not match its row is set on record as a DataError; the marker is then
-    not written.
+    Otherwise a DataError names the tasks, and there is no marker.
     """
     state = read_journal(paths.shard(shard.name).journal)
     rows, problems = [], []
@@ -200,18 +227,15 @@ def finish_shard(shard: Shard, paths: RunPaths) -> None:
             problems.append(f"task {task.key} has no done row")
             continue
         rows.append(row)
-        proofs = [
-            FileProof(p["path"], p["bytes"], p["digest"]) for p in row.data.get("artifacts", ())
-        ]
-        place = _published(paths, shard, task.key)
-        problems += [f"task {task.key}: {p}" for p in verify_proofs(place, proofs, False)]
+        wrong = artifact_problems(paths, shard, task.key, row, False)
+        problems += [f"task {task.key}: {problem}" for problem in wrong]
     if problems:
         raise DataError(
             "\n  ".join(
                 [f"{len(problems)} tasks of shard {shard.name} do not verify:", *problems[:10]]
             ),
             where=paths.artifacts,
-            fix=f"milepost reconcile {paths.run} --deep",
+            fix="run the same command again: what does not verify runs again",
         )
     write_marker(paths.shard(shard.name).marker, rows)
 
