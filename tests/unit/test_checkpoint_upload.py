@@ -268,10 +268,10 @@ def test_a_tier_is_proved_without_scratch(
 ) -> None:
     proofs = upload_generation(store, "000002-a0", tier, "c")
     shutil.rmtree(store.folder)
-    assert Remote("warm", tier, "c").prove("000002-a0") == proofs
+    assert Remote("warm", tier, "c").prove("000002-a0", tmp_path) == proofs
     tier.delete("c/000001-a0/rank_0.bin")
     with pytest.raises(DataError, match="is missing"):
-        Remote("warm", tier, "c").prove("000002-a0")
+        Remote("warm", tier, "c").prove("000002-a0", tmp_path)
 
 
 def test_rotation_reads_a_base_once(

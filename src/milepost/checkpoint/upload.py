@@ -150,24 +150,26 @@ class Remote:
                 _move_aside(store, one)
                 self._fetch_one(store, one)
 
-    def prove(self, name: str) -> list[FileProof]:
+    def prove(self, name: str, beside: Path) -> list[FileProof]:
         """Size and plain digest of every file of a generation and its bases, as read back now.
 
-        Needs nothing but the tier: its node and the scratch tier may be gone. Errors: DataError
+        Each file is read into a temporary folder below `beside` and removed again. Needs nothing but the tier: its node and the scratch tier may be gone. Errors: DataError
         for what does not match the manifest.
         """
         proofs = []
         for one in (*self.manifest(name).bases, name):
             far = _join(self.prefix, one)
-            proofs += [self._prove_file(far, one, proof) for proof in self.manifest(one).files]
+            proofs += [
+                self._prove_file(far, one, proof, beside) for proof in self.manifest(one).files
+            ]
             for flag in (MANIFEST, OK):
                 data = self.tier.read_bytes(_join(far, flag))
                 proofs.append(FileProof(_join(far, flag), len(data), digest_bytes(data)))
         return proofs
 
-    def _prove_file(self, far: str, name: str, proof: FileProof) -> FileProof:
+    def _prove_file(self, far: str, name: str, proof: FileProof, beside: Path) -> FileProof:
         place = _join(far, proof.path)
-        with tempfile.TemporaryDirectory(prefix="milepost-") as folder:
+        with tempfile.TemporaryDirectory(prefix=".prove-", dir=beside) as folder:
             local = Path(folder) / proof.path
             self._get(place, local)
             damage = check_file(Path(folder), proof, name, deep=True)

@@ -58,6 +58,7 @@ class Resumable:
             outcome.done = 1
             return outcome
         self._adopt_generations()
+        self._forgive()
         attempt.out.mkdir(parents=True, exist_ok=True)
         before = self._last_sign()
         ended = self._start()
@@ -68,6 +69,17 @@ class Resumable:
         outcome.restored = self._restored(before)
         self._judge(ended)
         return outcome
+
+    def _forgive(self) -> None:
+        """A checkpoint is suspect after two restores that came to nothing; not when the attempt
+        was interrupted from outside, which is no fault of the checkpoint."""
+        previous = self._attempt.number - 1
+        if previous < 1:
+            return
+        record = read_json(self._attempt.paths.attempt(previous))
+        if record["ended"] is None or record["stop"] not in ("failed", "error"):
+            for name in self._store.restore_counts():
+                self._store.clear_restore(name)
 
     def _start(self) -> Ended:
         attempt = self._attempt

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from milepost.checkpoint.manifest import MANIFEST, OK
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote, upload_generation
 from milepost.clock import utc_now
@@ -37,7 +36,7 @@ def upload_shard(paths: RunPaths, shard: str) -> dict[str, Any]:
         record |= {"tier": None, "generation": None, "files": [], "verified": False}
     else:
         tier = _open(spec, uploader, shard)
-        generation, proofs = _prove_checkpoint(spec, shard, tier)
+        generation, proofs = _prove_checkpoint(spec, shard, tier, paths.shard(shard).live)
         proofs.insert(0, _prove_journal(paths.shard(shard).marker, tier))
         files = [proof.as_json() | {"url": f"{tier.place}/{proof.path}"} for proof in proofs]
         record |= {"tier": uploader.to, "generation": generation, "files": files, "verified": True}
@@ -76,7 +75,9 @@ def _prove_journal(marker: Path, tier: Tier) -> FileProof:
     return proof
 
 
-def _prove_checkpoint(spec: RunSpec, shard: str, tier: Tier) -> tuple[str | None, list[FileProof]]:
+def _prove_checkpoint(
+    spec: RunSpec, shard: str, tier: Tier, beside: Path
+) -> tuple[str | None, list[FileProof]]:
     """The newest generation wherever it is, and the proofs of its files in the tier."""
     if spec.work.kind is not WorkKind.RESUMABLE:
         return None, []
@@ -88,21 +89,7 @@ def _prove_checkpoint(spec: RunSpec, shard: str, tier: Tier) -> tuple[str | None
     far = remote.generations()
     if not far:
         return None, []  # it ended within its first interval: there was nothing to checkpoint
-    return far[0], _prove_remote(remote, far[0], tier)
-
-
-def _prove_remote(remote: Remote, generation: str, tier: Tier) -> list[FileProof]:
-    proofs = []
-    for name in (*remote.manifest(generation).bases, generation):
-        folder = f"{CKPT}/{name}"
-        for file in remote.manifest(name).files:
-            proof = FileProof(f"{folder}/{file.path}", file.size_bytes, file.digest)
-            _require(tier, proof)
-            proofs.append(proof)
-        for flag in (MANIFEST, OK):
-            size = tier.stat(f"{folder}/{flag}") or 0
-            proofs.append(FileProof(f"{folder}/{flag}", size, tier.digest(f"{folder}/{flag}")))
-    return proofs
+    return far[0], remote.prove(far[0], beside)
 
 
 def _require(tier: Tier, proof: FileProof) -> None:
