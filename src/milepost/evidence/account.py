@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ def account(run: RunEvidence) -> Account:
         allocated_core_s=_times(cpus, _total(wall_s(a) for a in attempts)),
         useful_core_s=_times(work, _total(a.useful_s for a in attempts)),
         checkpoint_core_s=_times(cpus, _total(a.checkpoint_s for a in attempts)),
-        lost_core_s=_times(cpus, _total(x for s in run.shards for x in lost_s(s).values())),
+        lost_core_s=_times(cpus, _lost(run, attempts)),
         cpu_s=_total(a.cpu_s for a in attempts),
         max_rss_bytes=max((a.max_rss_bytes for a in attempts if a.max_rss_bytes), default=None),
         checkpoint_count=len(checkpoints),
@@ -76,6 +76,14 @@ def account(run: RunEvidence) -> Account:
         durable_s=_median(c.durable_s for c in checkpoints),
         stops=Counter(how(a) for a in attempts),
     )
+
+
+def _lost(run: RunEvidence, attempts: Sequence[AttemptEvidence]) -> float | None:
+    """What was lost in all; nothing was where every attempt came to its own good end."""
+    known = _total(x for shard in run.shards for x in lost_s(shard).values())
+    if known is None and attempts and all(a.stop == "done" for a in attempts):
+        return 0.0
+    return known
 
 
 def how(attempt: AttemptEvidence) -> str:
