@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import stat
 from pathlib import Path
 
 from .layout import CLUSTER, GPUS_PER_NODE, NODES, OWN_FILE, PORTS, Layout, TestbedError, host_name
@@ -26,9 +27,19 @@ def make_state(layout: Layout) -> None:
     for node in NODES:
         (layout.state / "spool" / node).mkdir(parents=True, exist_ok=True)
         for index in range(GPUS_PER_NODE):
-            (layout.devices / f"{node}gpu{index}").touch()
+            make_device(layout.devices / f"{node}gpu{index}")
     make_secret(layout.munge_key, secrets.token_bytes(MUNGE_KEY_BYTES))
     make_secret(layout.password_file, secrets.token_hex(16).encode())
+
+
+def make_device(path: Path) -> None:
+    """Make a second /dev/null. Where that is forbidden a plain file serves, but jobs see no CUDA_VISIBLE_DEVICES."""
+    if path.exists():
+        return
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        path.touch()
 
 
 def make_secret(path: Path, content: bytes) -> None:

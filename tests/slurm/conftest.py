@@ -1,0 +1,64 @@
+"""A real Slurm for the tests in this folder; in CI a Slurm test that cannot run is a failure."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.slurm_cluster import Cluster, in_ci, testbed
+
+UNAVAILABLE = 3  # exit code of scripts/slurm-testbed: this machine cannot or must not carry it
+
+
+@pytest.fixture(scope="session")
+def running_cluster() -> Iterator[None]:
+    """Bring the testbed up, and down again if it was not up before."""
+    was_up = json.loads(testbed("status", "--json").stdout)["up"]
+    if not was_up:
+        attempt = testbed("up", timeout_s=900.0)
+        if attempt.returncode == UNAVAILABLE:
+            pytest.skip(attempt.stderr.strip().splitlines()[-1])
+        assert attempt.returncode == 0, attempt.stderr
+    yield
+    if not was_up:
+        ended = testbed("down")
+        assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture
+def cluster(running_cluster: None) -> Iterator[Cluster]:
+    """The cluster for one test; jobs that it leaves behind are cancelled."""
+    handle = Cluster()
+    yield handle
+    handle.cancel_submitted()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """In CI turn a skipped Slurm test into a failure: there the testbed has to work."""
+    report = yield
+    is_skip = report.skipped and not hasattr(report, "wasxfail")
+    if is_skip and in_ci() and item.get_closest_marker("slurm"):
+        report.outcome = "failed"
+        report.longrepr = f"CI=true, and this Slurm test did not run: {skip_reason(report)}"
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which Slurm tests did not run, and why."""
+    by_reason: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        if "slurm" in report.keywords:
+            by_reason.setdefault(skip_reason(report), []).append(report.nodeid)
+    for reason, names in by_reason.items():
+        terminalreporter.write_line(f"{len(names)} Slurm tests did not run: {reason}")
+        for name in names:
+            terminalreporter.write_line(f"  {name}")
+
+
+def skip_reason(report: pytest.TestReport) -> str:
+    longrepr = report.longrepr
+    text = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return text.removeprefix("Skipped: ")
