@@ -6,7 +6,8 @@ that a torn tail is told from damage in the middle:
 * torn tail: the last line has no newline, or is zeros that a crashed file system left. The
   writer cuts it; the row was never acknowledged.
 * damaged row: a wrong CRC before the tail. It is reported by line number and does not count, so
-  its task runs again.
+  its task runs again. The next writer keeps the damaged file beside the journal and goes on with
+  the rows that verify.
 * superseded row: written under a lower attempt number than a row above it. A process that lost
   its lease cannot change the state any more.
 
@@ -110,6 +111,7 @@ class _Scan:
     """`good_bytes` is where a writer may go on; `newline_missing` when only the newline tore."""
 
     rows: list[Row]
+    lines: list[bytes]
     damaged: tuple[int, ...]
     good_bytes: int
     torn: bool
@@ -129,15 +131,16 @@ def _scan(content: bytes, path: Path) -> _Scan:
             lines.append(tail)
     if lines:
         _check_header(lines[0], path)
-    rows, damaged = [], []
+    rows, good_lines, damaged = [], [], []
     for number, line in enumerate(lines[1:], start=2):
         row = decode_row(line)
         if row is None:
             damaged.append(number)
         else:
             rows.append(row)
+            good_lines.append(line)
     good = len(kept) if newline_missing else end
-    return _Scan(rows, tuple(damaged), good, torn, newline_missing)
+    return _Scan(rows, good_lines, tuple(damaged), good, torn, newline_missing)
 
 
 def _check_header(line: bytes, path: Path) -> None:
@@ -219,6 +222,8 @@ class JournalWriter:
                     where=path,
                     fix="look who holds the lease beside the journal",
                 )
+            if scan.damaged:
+                scan = self._set_damage_aside(scan)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             os.ftruncate(self._fd, scan.good_bytes)
             if scan.newline_missing:
@@ -228,6 +233,15 @@ class JournalWriter:
                 os.fsync(self._fd)
                 fsync_directory(path.parent)
         self.dirty = False
+
+    def _set_damage_aside(self, scan: _Scan) -> _Scan:
+        """Keep the damaged file under another name and make one of the rows that verify."""
+        aside = self.path.with_name(f"{self.path.name}.damaged-{self.attempt}")
+        if not aside.exists():
+            os.link(self.path, aside)
+        with atomic_file(self.path, "wb") as stream:
+            stream.write(HEADER + b"".join(line + b"\n" for line in scan.lines))
+        return _scan(_content(self.path), self.path)
 
     def append(
         self,

@@ -14,6 +14,7 @@ from milepost.journal import (
     DONE,
     FAILED,
     HEADER,
+    LOST,
     TASK,
     JournalWriter,
     decode_row,
@@ -172,3 +173,28 @@ def test_encode_and_decode_are_inverse(tmp_path: Path) -> None:
     write(path, ["k1"])
     (row,) = read_rows(path)
     assert decode_row(encode_row(row).rstrip(b"\n")) == row
+
+
+def test_the_next_writer_sets_a_damaged_journal_aside(tmp_path: Path) -> None:
+    path = tmp_path / "journal.csv"
+    write(path, ["k1", "k2", "k3"])
+    damaged = bytearray(path.read_bytes())
+    damaged[len(HEADER) + 5] ^= 0x04
+    path.write_bytes(damaged)
+    with JournalWriter(path, 2) as journal:
+        assert journal.state.damaged == (2,)
+        journal.append(TASK, "k1", DONE)
+    state = read_journal(path)
+    assert set(state.done) == {"k1", "k2", "k3"}
+    assert state.damaged == ()
+    assert (tmp_path / "journal.csv.damaged-2").read_bytes() == damaged
+
+
+def test_lost_opens_a_task_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal.csv"
+    write(path, ["k1", "k2"])
+    with JournalWriter(path, 2) as journal:
+        journal.append(TASK, "k1", LOST, data={"problems": ["gone"]})
+    assert set(read_journal(path).done) == {"k2"}
+    write(path, ["k1"], attempt=3)
+    assert set(read_journal(path).done) == {"k1", "k2"}

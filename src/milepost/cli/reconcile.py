@@ -30,27 +30,38 @@ COLUMNS = ("shard", "verdict", "done", "failed", "missing", "attempts", "next_ac
 def command(run: str, deep: bool, strict: bool, root: Path, as_json: bool) -> None:
     """Judge every shard of RUN by journal, scheduler and artifacts.
 
-    Needs no running head and waits for nothing. Writes results/RUN/reconcile.csv.
+    Needs no running head and waits for nothing. Writes results/RUN/reconcile.csv, and takes the
+    marker from shards whose artifacts do not verify any more, so that they can run again.
     """
     from milepost.evidence.gather import gather
-    from milepost.evidence.reconcile import count, not_done, reconcile, write
+    from milepost.evidence.reconcile import (
+        count,
+        not_done,
+        reconcile,
+        withdraw_markers,
+        write,
+    )
     from milepost.paths import RunPaths
 
     paths = RunPaths(run, root)
     evidence = gather(paths, deep=deep)
     verdicts = reconcile(evidence)
     write(paths, verdicts)
+    withdrawn = withdraw_markers(paths, verdicts)
     open_ = not_done(verdicts)
     counts = count(verdicts)
     if as_json:
         rows = [v.row(run) for v in verdicts]
         told = {"run": run, "counts": counts, "shards": rows, "notes": list(evidence.notes)}
+        told["withdrawn"] = withdrawn
         click.echo(json.dumps(told))
     else:
         click.echo(_table(run, verdicts if len(verdicts) <= SHOWN else open_))
         click.echo(", ".join(f"{n} {word}" for word, n in counts.items()) or "no shards yet")
         for note in evidence.notes:
             click.echo(f"note: {note}", err=True)
+        for name in withdrawn:
+            click.echo(f"note: shard {name} lost its marker and runs again when asked", err=True)
     if strict and (not verdicts or open_):
         raise Suspect(
             f"{len(open_)} of {len(verdicts)} shards are not DONE",

@@ -88,6 +88,21 @@ def reconcile(run: RunEvidence, ask: Ask | None = None) -> list[ShardVerdict]:
     return [judge(run.paths, shard, ask(shard), expected, params) for shard in run.shards]
 
 
+def withdraw_markers(paths: RunPaths, verdicts: Iterable[ShardVerdict]) -> list[str]:
+    """Remove the markers of shards whose artifacts do not verify any more; their names.
+
+    A marker says that every artifact verifies. Without it Snakemake runs the shard again, which
+    repeats just the tasks whose artifacts are gone or damaged.
+    """
+    withdrawn = []
+    for verdict in verdicts:
+        marker = paths.shard(verdict.shard.name).marker
+        if verdict.artifacts in (Artifacts.BAD, Artifacts.MISSING) and marker.exists():
+            marker.unlink()
+            withdrawn.append(verdict.shard.name)
+    return withdrawn
+
+
 def judge(
     paths: RunPaths,
     shard: ShardEvidence,

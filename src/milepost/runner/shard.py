@@ -195,9 +195,11 @@ def reopen_lost_tasks(
 ) -> None:
     """Take back the `done` of tasks whose artifacts are gone or not as their rows say.
 
-    `deep` compares digests: after an attempt that ended without a word, a power cut may have left
-    a file of the right size with other bytes. Otherwise sizes are compared.
+    Sizes are compared; digests too when `deep`: after an attempt that ended without a word, a
+    power cut may have left a file of the right size with other bytes. They are as well when
+    everything is done, because then somebody asked for this shard again for a reason.
     """
+    deep = deep or all(task.key in journal.state.done for task in shard.tasks)
     for task in shard.tasks:
         row = journal.state.done.get(task.key)
         problems = [] if row is None else artifact_problems(paths, shard, task.key, row, deep)
