@@ -175,6 +175,8 @@ def end_all(layout: Layout) -> None:
 def check_no_foreign_slurm(layout: Layout) -> None:
     """Raise Unavailable when a Slurm daemon runs here that is not ours."""
     ours = set(processes.marked(layout))
+    if layout.is_ours():
+        ours |= {process for node in NODES for process in cgroups.processes_of(node)}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue

@@ -96,7 +96,11 @@ def recorded(layout: Layout, name: str) -> Process | None:
 
 
 def marked(layout: Layout, suffix: str = "") -> list[Process]:
-    """Return what our daemons started: slurmd hands its environment to every slurmstepd."""
+    """Return the processes that carry our mark in their environment.
+
+    That finds a daemon whose record was not written in time. It does not find slurmstepd, which writes its title over
+    its environment: cgroups.processes_of does.
+    """
     wanted = f"{MARKER_VARIABLE}={layout.state}:{suffix}".encode()
     found = []
     for folder in Path("/proc").iterdir():
