@@ -96,3 +96,26 @@ def test_every_task_has_one_home_and_done_ones_stay(
 def test_a_count_of_shards_is_kept_when_it_does_not_divide_the_tasks() -> None:
     shards = assign_tasks(tasks(*"abcdefghij"), {}, cut=ShardPlan(2, 8, None).slices)
     assert [len(shard.tasks) for shard in shards] == [2, 2, 1, 1, 1, 1, 1, 1]
+
+
+def test_a_row_that_comes_back_returns_to_where_it_was_done() -> None:
+    first = assign_tasks(tasks(*"abcd"), {}, cut=by(2))
+    without = assign_tasks(tasks(*"ad"), as_table(first), cut=by(2), last_number=2)
+    assert names(without) == {"0001": ["a"], "0002": ["d"]}
+    again = assign_tasks(
+        tasks(*"abcde"),
+        as_table(without),
+        cut=by(2),
+        homes={"b": "0001", "c": "0002"},
+        last_number=2,
+    )
+    assert names(again) == {"0001": ["a", "b"], "0002": ["d", "c"], "0003": ["e"]}
+
+
+def test_a_shard_that_had_gone_comes_back_with_its_rows() -> None:
+    first = assign_tasks(tasks(*"abcd"), {}, cut=by(2))
+    without = assign_tasks(tasks(*"cd"), as_table(first), cut=by(2), last_number=2)
+    again = assign_tasks(
+        tasks(*"abcd"), as_table(without), cut=by(2), homes=dict.fromkeys("ab", "0001")
+    )
+    assert names(again) == {"0001": ["a", "b"], "0002": ["c", "d"]}

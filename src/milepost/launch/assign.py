@@ -1,13 +1,15 @@
 """Which task goes into which shard, so that nothing that is done is ever assigned again.
 
 A task has one home. Done tasks stay where their journal rows are, and so does all of a shard
-that somebody works on now. Tasks without a home are packed into shards with new names: after new
-rows in the table, and, when the user changed `shards`, after their old homes were dissolved.
+that somebody works on now. A row that left the table and came back returns to where it was done.
+Tasks without a home are packed into shards with new names: after new rows in the table, and, when
+the user changed `shards`, after their old homes were dissolved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from milepost.model import Shard, Task
 from milepost.shardtable import shard_name
@@ -19,6 +21,7 @@ def assign_tasks(
     *,
     cut: Callable[[int], Iterable[range]],
     done: Collection[str] = (),
+    homes: Mapping[str, str] = MappingProxyType({}),
     live: Collection[str] = (),
     is_resharded: bool = False,
     last_number: int = 0,
@@ -26,8 +29,9 @@ def assign_tasks(
     """The shards that hold exactly `tasks`; a pure function.
 
     `cut` says how a number of homeless tasks is cut into shards, as positions in table order.
-    `done` are keys, `live` names of shards under a lease; `last_number` is the highest shard
-    number ever used. Rows that left the table leave their shards; a shard without rows goes.
+    `done` are keys, `homes` says in which shard a task is done that `previous` does not hold,
+    `live` are names of shards under a lease; `last_number` is the highest shard number ever used.
+    Rows that left the table leave their shards; a shard without rows goes.
     """
     current = {task.key: task for task in tasks}
     shards: list[Shard] = []
@@ -42,7 +46,23 @@ def assign_tasks(
         if members:
             shards.append(Shard(shard.name, members))
             housed.update(task.key for task in members)
+    shards = _with_returned([task for task in tasks if task.key not in housed], shards, homes)
+    housed.update(homes)
     homeless = [task for task in tasks if task.key not in housed]
     for number, positions in enumerate(cut(len(homeless)), start=last_number + 1):
         shards.append(Shard(shard_name(number), tuple(homeless[p] for p in positions)))
     return shards
+
+
+def _with_returned(
+    tasks: Sequence[Task], shards: Sequence[Shard], homes: Mapping[str, str]
+) -> list[Shard]:
+    """`shards` and the tasks that came back, in the order of their names."""
+    members = {shard.name: shard.tasks for shard in shards}
+    returned = [task for task in tasks if task.key in homes]
+    for task in returned:
+        name = homes[task.key]
+        members[name] = (*members.get(name, ()), task)
+    if not returned:
+        return list(shards)
+    return [Shard(name, members[name]) for name in sorted(members, key=int)]

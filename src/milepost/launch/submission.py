@@ -21,7 +21,7 @@ from milepost.errors import Refused, StorageError
 from milepost.journal import read_journal
 from milepost.launch.assign import assign_tasks
 from milepost.lease import Lease, acquire_when_free, read_holder
-from milepost.model import Shard
+from milepost.model import Shard, Task
 from milepost.paths import RunPaths
 from milepost.planner.sharding import ShardPlan
 from milepost.shardtable import read_shards, write_shards
@@ -105,6 +105,7 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
         previous,
         cut=ShardPlan(plan["tasks_per_shard"] or 1, plan["shard_count"], None).slices,
         done=_done_keys(paths, previous) if is_resharded else (),
+        homes=_homes(paths, tasks, previous) if before else {},
         live=_live_shards(paths, previous) if is_resharded else (),
         is_resharded=is_resharded,
         last_number=last_number,
@@ -131,6 +132,16 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
 
 def _done_keys(paths: RunPaths, shards: Mapping[str, Shard]) -> set[str]:
     return {key for name in shards for key in read_journal(paths.shard(name).journal).done}
+
+
+def _homes(paths: RunPaths, tasks: Sequence[Task], previous: Mapping[str, Shard]) -> dict[str, str]:
+    """Where tasks are done that the table of shards does not hold: their rows had been removed."""
+    known = {task.key for shard in previous.values() for task in shard.tasks}
+    missing = {task.key for task in tasks} - known
+    homes: dict[str, str] = {}
+    for journal in sorted(paths.work.glob("shards/*/journal.csv")) if missing else ():
+        homes |= dict.fromkeys(missing & read_journal(journal).done.keys(), journal.parent.name)
+    return homes
 
 
 def _live_shards(paths: RunPaths, shards: Mapping[str, Shard]) -> set[str]:
