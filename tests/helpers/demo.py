@@ -54,7 +54,6 @@ class Demo:
         sweep["work"]["function"] = "counted:score"
         sweep["shards"] = {"tasks_per_shard": 12}
         ising["checkpoint"]["interval_seconds"] = 0.5
-        ising["smoke"]["set"]["sweeps"] = "2000"
         for stage in words["work"]["stages"]:
             stage["command"] = f"python counted.py {stage['name']} {stage['command']}"
         (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))

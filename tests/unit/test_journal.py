@@ -119,7 +119,7 @@ def test_a_damaged_header_does_not_lose_rows(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "journal.csv"
     path.write_bytes(HEADER.replace(b"crc32.v1", b"crc32.v2"))
-    with pytest.raises(DataError, match="format crc32.v2"):
+    with pytest.raises(DataError, match=r"format crc32\.v2"):
         read_journal(path)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from milepost.apps.adapter import Adapter, load_adapter
 from milepost.checkpoint.store import CheckpointStore
@@ -62,7 +62,8 @@ class Resumable:
         attempt.out.mkdir(parents=True, exist_ok=True)
         before = self._last_sign()
         ended = self._start()
-        self._adopt_generations()
+        if self._adopt_generations() and attempt.drill:
+            self._die()  # it was faster than our look: the checkpoint stands, its end is not known
         outcome.add_usage(ended.cpu_s, ended.max_rss_bytes)
         outcome.checkpoint_s = sum(self._blocked_s) if self._blocked_s else None
         outcome.useful_s = max(0.0, ended.seconds - (outcome.checkpoint_s or 0.0))
@@ -150,9 +151,12 @@ class Resumable:
         self._attempt.check_lease()
         new = self._adopt_generations()
         if new and self._attempt.drill:
-            self._attempt.sync.flush()
             os.killpg(pid, signal.SIGKILL)
-            die()
+            self._die()
+
+    def _die(self) -> NoReturn:
+        self._attempt.sync.flush()
+        die()
 
     def _adopt_generations(self) -> int:
         """Write a row for each generation that was committed since the last look."""
