@@ -92,13 +92,15 @@ def withdraw_markers(paths: RunPaths, verdicts: Iterable[ShardVerdict]) -> list[
     """Remove the markers of shards whose artifacts do not verify any more; their names.
 
     A marker says that every artifact verifies. Without it Snakemake runs the shard again, which
-    repeats just the tasks whose artifacts are gone or damaged.
+    repeats just the tasks whose artifacts are gone or damaged. The proof of the upload goes first:
+    it follows from the marker, and while it is there Snakemake does not miss the marker.
     """
     withdrawn = []
     for verdict in verdicts:
-        marker = paths.shard(verdict.shard.name).marker
-        if verdict.artifacts in (Artifacts.BAD, Artifacts.MISSING) and marker.exists():
-            marker.unlink()
+        shard = paths.shard(verdict.shard.name)
+        if verdict.artifacts in (Artifacts.BAD, Artifacts.MISSING) and shard.marker.exists():
+            shard.upload.unlink(missing_ok=True)
+            shard.marker.unlink()
             withdrawn.append(verdict.shard.name)
     return withdrawn
 
