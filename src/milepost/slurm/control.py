@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from milepost.slurm.command import NotHeard, ask, failed, run
+from milepost.slurm.details import job_details
 from milepost.slurm.jobids import checked
-from milepost.slurm.queue import job_details
 
 _ALREADY_PENDING = "Job is pending execution"
 
