@@ -135,6 +135,12 @@ def newest_attempt(folder: Path) -> int:
     return max((int(p.stem) for p in folder.glob("attempts/*.json") if p.stem.isdigit()), default=0)
 
 
+def attempt_records(folder: Path) -> list[dict[str, Any]]:
+    """The records of all attempts below `folder`, in their order."""
+    numbers = sorted(int(p.stem) for p in folder.glob("attempts/*.json") if p.stem.isdigit())
+    return [read_json(folder / "attempts" / f"{number}.json") for number in numbers]
+
+
 def is_superseded(folder: Path, attempt: int) -> bool:
     """Has a later attempt begun? One look at one name, so it may be asked before each commit."""
     return (folder / "attempts" / f"{attempt + 1}.json").exists()
@@ -155,8 +161,8 @@ class Held(Refused):
 class Lease:
     """Held between `acquire` and `release`; a thread keeps its heart beating.
 
-    `may_take(holder)` is asked about a holder whose life cannot be told from here (another host,
-    old heartbeat): the scheduler's word.
+    `may_take(holder)` is asked about a holder on another host, which cannot be looked at from
+    here: the scheduler's word. By default a heart must have been silent for long.
     """
 
     def __init__(
@@ -211,8 +217,9 @@ class Lease:
         return number
 
     def _is_free(self, previous: Holder) -> bool:
-        alive = previous.is_alive()
-        return alive is False or (alive is None and self._may_take(previous))
+        if previous.host != socket.gethostname():
+            return self._may_take(previous)
+        return previous.is_alive() is False
 
     def _myself(self, number: int) -> Holder:
         return Holder(

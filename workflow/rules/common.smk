@@ -9,6 +9,7 @@ from milepost.config.inputs import find_inputs
 from milepost.config.load import parse_config, spec_digest
 from milepost.errors import MilepostError
 from milepost.launch.heads import enter_head
+from milepost.launch.request import request_of
 from milepost.paths import RunPaths
 from milepost.shardtable import shard_names
 
@@ -44,9 +45,41 @@ def cpus_of(wildcards):
     return RUNS[wildcards.run].resources.cpus
 
 
-def runtime_min(run):
-    """Walltime of a shard in minutes, as the contract's resources ask for it."""
-    return math.ceil(RUNS[run].resources.runtime_s / 60)
+def shard_resources():
+    """Functions of wildcards and attempt: a retry asks for more of what was lacking."""
+
+    def asked(wildcards):
+        run = wildcards.run
+        return request_of(RUNS[run], RunPaths(run), wildcards.shard, None)
+
+    def extra(wildcards, attempt):
+        options = [f"--signal={RUNS[wildcards.run].checkpoint.signal}@{asked(wildcards).notice_s}"]
+        if RUNS[wildcards.run].slurm.reservation:
+            options.append(f"--reservation={RUNS[wildcards.run].slurm.reservation}")
+        return " ".join(options)
+
+    return {
+        "mem_mb": lambda wildcards, attempt: asked(wildcards).mem_mb,
+        "runtime": lambda wildcards, attempt: math.ceil(asked(wildcards).runtime_s / 60),
+        # how often this job was retried unasked: such a retry leaves alone what it cannot mend
+        "retry": lambda wildcards, attempt: attempt - 1,
+        "slurm_extra": extra,
+        **site_resources(),
+    }
+
+
+def site_resources():
+    """Account, partition, QOS, constraint and GPUs, where the configuration names them."""
+    names = {"slurm_account": "account", "slurm_partition": "partition"}
+    names |= {"qos": "qos", "constraint": "constraint"}
+    wanted = {
+        resource: (lambda wildcards, key=key: getattr(RUNS[wildcards.run].slurm, key))
+        for resource, key in names.items()
+        if any(getattr(spec.slurm, key) for spec in RUNS.values())
+    }
+    if any(spec.resources.gpus for spec in RUNS.values()):
+        wanted["gpu"] = lambda wildcards: RUNS[wildcards.run].resources.gpus
+    return wanted
 
 
 def uploads_of(run):

@@ -14,10 +14,7 @@ rule shard:
         "results/{run}/benchmarks/shard/{shard}.tsv"
     threads: cpus_of
     resources:
-        mem_mb=lambda wildcards: RUNS[wildcards.run].resources.mem_mb,
-        runtime=lambda wildcards: runtime_min(wildcards.run),
-        # how often this job was retried unasked: such a retry leaves alone what it cannot mend
-        retry=lambda wildcards, attempt: attempt - 1,
+        **shard_resources(),
     shell:
         "exec milepost --log {log} shard {wildcards.run} {wildcards.shard}"
         " --automatic {resources.retry}"

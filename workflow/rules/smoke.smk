@@ -18,6 +18,7 @@ rule smoke_test_run:
     threads: cpus_of
     resources:
         mem_mb=lambda wildcards: RUNS[wildcards.run].resources.mem_mb,
+        **site_resources(),
     shell:
         "exec milepost --log {log} smoke {wildcards.run}"
 

@@ -14,6 +14,7 @@ from milepost.config.spec import (
     ResultSpec,
     RunSpec,
     ShardsSpec,
+    SlurmSpec,
     SmokeSpec,
     StageSpec,
     TierSpec,
@@ -45,6 +46,7 @@ def build_run(name: str, raw: Block) -> RunSpec:
         checkpoint=_checkpoint(raw["checkpoint"]),
         planner=PlannerSpec(**raw["planner"]),
         public_note=raw["privacy"]["public_note"],
+        slurm=SlurmSpec(**raw.get("slurm", {})),
         tiers=TierSpec(**raw["tiers"]),
         raw=raw,
     )

@@ -142,6 +142,17 @@ class PlannerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmSpec:
+    """Where on a cluster the shards go; None is left to the cluster or to the user's profile."""
+
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TierSpec:
     """Places by name; each is a path or a URL that fsspec speaks. Environment names expand."""
 
@@ -175,6 +186,7 @@ class RunSpec:
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     planner: PlannerSpec = field(default_factory=PlannerSpec)
     public_note: str | None = None
+    slurm: SlurmSpec = field(default_factory=SlurmSpec)
     tiers: TierSpec = field(default_factory=TierSpec)
     raw: Mapping[str, Any] = field(default_factory=dict)
     """The run's block as plain data with defaults filled in; what the contract freezes."""

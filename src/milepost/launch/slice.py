@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,9 @@ from milepost.config.tasks import task_key
 from milepost.durable import write_json
 from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths
+from milepost.runner.step import STEP_OF
 from milepost.shardtable import shard_name, write_shards
+from milepost.slurm.environment import inside_job
 
 LOG_TAIL_CHARACTERS = 2000
 
@@ -79,8 +82,10 @@ class Slice:
         """Run `milepost shard` as a process of its own, as a job would."""
         command = [sys.executable, "-m", "milepost.cli.main", "shard", self.paths.run, shard.name]
         command += ["--root", str(self.paths.root)] + (["--drill"] if drill else [])
+        # the smoke test waits for this process and must see how it is killed: no step of its own
+        env = os.environ | {STEP_OF: inside_job() or ""}
         began = time.monotonic()
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, env=env, stderr=subprocess.PIPE, text=True, check=False)
         seconds = time.monotonic() - began
         return SliceRun(done.returncode, seconds, done.stderr[-LOG_TAIL_CHARACTERS:])
 

@@ -10,7 +10,6 @@ Where no scheduler requeues, a walltime's end leads straight to the next attempt
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -37,9 +36,13 @@ from milepost.lease import LOOK_AGAIN_S, Holder, Lease, acquire_when_free
 from milepost.model import FileProof, Shard, WorkKind
 from milepost.paths import RunPaths, ShardPaths
 from milepost.runner.attempt import Attempt, Outcome
+from milepost.runner.held import may_take
+from milepost.runner.requeue import requeue_after_stop
 from milepost.runner.signals import SignalLoop
+from milepost.runner.step import become_step
 from milepost.runner.sync import GroupSync
 from milepost.shardtable import read_shard
+from milepost.slurm.environment import inside_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class ShardOptions:
 def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[str], None]) -> int:
     """Run or resume one shard; return the exit code of `milepost shard`."""
     contract = load_contract(paths)
+    become_step(contract.spec.resources.cpus)
     shard = read_shard(paths.frozen_shards, name)
     with SignalLoop() as loop:
         while True:
@@ -62,20 +66,21 @@ def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[
             if lease is None:
                 return RESUMABLE
             outcome = _run_attempt(contract, paths, shard, lease, options, loop, say)
-            if outcome.stop != "walltime" or outcome.failed or _is_requeued_by_others():
+            if outcome.stop is None:
+                return outcome.exit_code
+            if inside_job() is not None:
+                requeue_after_stop(outcome.stop, say)
+                return RESUMABLE
+            if outcome.stop != "walltime":
                 return outcome.exit_code
             say("walltime is over; the next attempt goes on from here")
-
-
-def _is_requeued_by_others() -> bool:
-    return "SLURM_JOB_ID" in os.environ
 
 
 def _take_lease(
     paths: ShardPaths, options: ShardOptions, loop: SignalLoop, say: Callable[[str], None]
 ) -> Lease | None:
     """The lease, or None when a stop signal came while somebody else held it."""
-    lease = Lease(paths.live, slurm_job_id=os.environ.get("SLURM_JOB_ID"))
+    lease = Lease(paths.live, slurm_job_id=inside_job(), may_take=may_take)
 
     def pause() -> bool:
         loop.wait(LOOK_AGAIN_S)
