@@ -24,6 +24,8 @@ VERBS: dict[str, str] = {
     "reconcile": "evidence and verdict for every shard, at any time",
     "closeout": "the run's verdict, report and records",
     "status": "what is done, running and failed, on one screen",
+    "why": "why a job or shard waits, runs or ended, and what to do",
+    "shell": "an interactive allocation with a shard's resources and environment",
     "ckpt": "list, show, verify, restore and prune checkpoints",
     "classify": "name the failure in a log, with the lines that prove it",
     "public": "tell what would leak from a text",
