@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -31,6 +32,7 @@ def up(layout: Layout, *, may_install: bool, say: Say) -> None:
     """Start whatever does not run; harmless when all of it does. Raises Unavailable, TestbedError."""
     etc_slurm.check_free(layout)
     daemons.check_no_foreign_slurm(layout)
+    check_network()
     version = cgroups.mounted_version()
     cgroups.check_writable(version)
     if packages.missing_programs():
@@ -46,6 +48,17 @@ def up(layout: Layout, *, may_install: bool, say: Say) -> None:
     start_daemons(layout, say)
 
 
+def check_network() -> None:
+    """Raise Unavailable when Slurm could not even look up 127.0.0.1: its look-up skips unused address families."""
+    try:
+        socket.getaddrinfo("127.0.0.1", 1, family=socket.AF_INET, flags=socket.AI_ADDRCONFIG)
+    except socket.gaierror as error:
+        raise Unavailable(
+            "this machine has no network address but loopback, and Slurm then finds none at all. "
+            "Give it one: ip address add 192.0.2.1/32 dev lo"
+        ) from error
+
+
 def start_daemons(layout: Layout, say: Say) -> None:
     for name in ("munged", "mariadbd", "slurmdbd"):
         start_and_wait(layout, name, say)
@@ -59,8 +72,9 @@ def start_daemons(layout: Layout, say: Say) -> None:
 
 
 def start_and_wait(layout: Layout, name: str, say: Say) -> None:
-    if daemons.start(layout, name):
+    if not processes.recorded(layout, name):
         say(f"starting {name}")
+        daemons.start(layout, name)
     daemons.wait_ready(layout, name)
 
 
