@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import cgroups, processes
 from .commands import ask, demand, wait_until
-from .layout import NODES, PORTS, Layout, TestbedError, Unavailable
+from .layout import NODES, PORTS, Layout, TestbedError, Unavailable, host_address
 from .packages import SEARCH_PATH
 
 ORDER = ("munged", "mariadbd", "slurmdbd", "slurmctld", *NODES)
@@ -83,14 +83,15 @@ def check_port(name: str) -> None:
     """Raise TestbedError when another program holds the daemon's port."""
     if name in PORTS and is_listening(PORTS[name]):
         raise TestbedError(
-            f"port {PORTS[name]} of 127.0.0.1, meant for {name}: another program listens there. "
+            f"port {PORTS[name]}, meant for {name}: another program listens there. "
             f"Find it with: ss -ltnp sport = :{PORTS[name]}"
         )
 
 
 def is_listening(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
-        return True
+    for address in {"127.0.0.1", host_address() or "127.0.0.1"}:
+        with suppress(OSError), socket.create_connection((address, port), timeout=1.0):
+            return True
     return False
 
 

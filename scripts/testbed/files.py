@@ -6,7 +6,17 @@ import shutil
 import stat
 from pathlib import Path
 
-from .layout import CLUSTER, GPUS_PER_NODE, NODES, OWN_FILE, PORTS, Layout, TestbedError, host_name
+from .layout import (
+    CLUSTER,
+    GPUS_PER_NODE,
+    NODES,
+    OWN_FILE,
+    PORTS,
+    Layout,
+    TestbedError,
+    host_address,
+    host_name,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 MUNGE_KEY_BYTES = 128
@@ -60,7 +70,10 @@ def write_private(path: Path, content: bytes) -> None:
 
 def write_configuration(layout: Layout, cgroup_version: int) -> None:
     """Write all templates into etc/; slurmdbd.conf and the SQL with mode 600."""
+    address = host_address()
     values = {
+        "ADDRESS": address or "127.0.0.1",
+        "BINDING": "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if address else "",
         "STATE": str(layout.state),
         "HOST": host_name(),
         "CLUSTER": CLUSTER,

@@ -101,3 +101,15 @@ def layout_of(state: str | Path | None) -> Layout:
 
 def host_name() -> str:
     return socket.gethostname().split(".")[0]
+
+
+def host_address() -> str | None:
+    """Return what the host's name means when that is on loopback, as Debian has it; otherwise None.
+
+    Slurm's daemons can be bound to that address only. With None they listen on all addresses.
+    """
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)[0][4][0]
+    except socket.gaierror:
+        return None
+    return str(found) if str(found).startswith("127.") else None
