@@ -40,7 +40,7 @@ def parse_rows(text: str, separator: str = SEPARATOR) -> list[Row]:
     there is no header.
     """
     lines = text.split("\n")
-    names = [name.strip().lower() for name in lines[0].rstrip(separator).split(separator)]
+    names = [name.strip().lower() for name in lines[0].split(separator)]
     if not {"jobid", "state"} <= set(names):
         raise SchedulerError(
             f"does not begin with a header that has JobID and State: {lines[0][:80]!r}",
