@@ -18,7 +18,7 @@ from milepost.durable import read_json
 from milepost.errors import ConfigError, DataError, SchedulerError
 from milepost.evidence.why_attempts import AttemptStory, Recorded, join_attempts, read_recorded
 from milepost.journal import read_journal
-from milepost.lease import read_holder
+from milepost.lease import STALE_S, Holder, read_holder
 from milepost.paths import RunPaths
 from milepost.shardtable import shard_names
 
@@ -103,7 +103,7 @@ class Listener:
         """What `ask` returns; None, and a line in `silences`, when it cannot be heard."""
         try:
             return ask()
-        except (SchedulerError, DataError, OSError) as error:
+        except (SchedulerError, DataError, OSError, ValueError) as error:
             what = error.what if isinstance(error, SchedulerError | DataError) else str(error)
             self.silences.append(f"{who} not heard: {what}")
             return None
@@ -155,13 +155,13 @@ def _story(
     records = _history(jobs, details, recorded, listener) if jobs else []
     journal = None if own is None else listener.hear("journal", lambda: read_journal(own.journal))
     holder = None if own is None else listener.hear("lease", lambda: read_holder(own.lease))
-    alive = None if holder is None else holder.is_alive()
+    alive = None if holder is None else listener.hear("lease", lambda: _is_alive(holder))
     held = None if holder is None or alive is False else holder.attempt
     attempts = join_attempts(recorded, records, details, own, held)
     if details is not None and details.state.is_waiting:
         waiting, running = _waiting(details, listener), None
     else:
-        waiting, running = None, _running(details, attempts, held is not None)
+        waiting, running = None, _running(details, attempts, alive is True)
     return Story(
         now=time.time(),
         job_id=job_id,
@@ -207,6 +207,14 @@ def _history(
             "long ago, may be missing there"
         )
     return sorted(records, key=lambda r: (r.submit or 0.0, r.start or 0.0))
+
+
+def _is_alive(holder: Holder) -> bool | None:
+    """As reconcile judges it: without a job behind it, an old heartbeat elsewhere means dead."""
+    alive = holder.is_alive()
+    if alive is None and holder.slurm_job_id is None and holder.age_s() > 4 * STALE_S:
+        return False
+    return alive
 
 
 def _jobs(job_id: str | None, recorded: list[Recorded]) -> list[str]:

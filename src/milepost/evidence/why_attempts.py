@@ -129,7 +129,7 @@ def join_attempts(
         if match is not None:
             left.remove(match)
         story = _of_runner(one, match, details, own)
-        stories.append(replace(story, is_open=one.ended is None and one.number == held))
+        stories.append(replace(story, is_open=story.ended is None and one.number == held))
     stories += [_of_slurm(r, details, own) for r in left if not _is_waiting(r)]
     if details is not None and _is_missing(details, records, stories):
         stories.append(_of_details(details))

@@ -53,6 +53,8 @@ def _standing(story: Story) -> str:
         return story.state
     if story.running is not None:
         return "running"
+    if story.holder is not None and story.holder_alive is None:
+        return "cannot be told"
     if story.attempts:
         last = story.attempts[-1]
         return f"not running; attempt {last.number} ended" if last.number else "not running"
