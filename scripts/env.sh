@@ -26,15 +26,16 @@ make_environment() {
     python=$(find_python)
     [ -n "$python" ] || missing "python3 of version 3.11 or newer is missing; on Debian or Ubuntu: apt install python3 python3-venv"
     echo "milepost: making the environment in .venv (once) ..." >&2
-    rm -rf "$venv"
+    # one that works is brought up to date in place: something may run in it
+    "$venv/bin/python" -c '' 2>/dev/null || rm -rf "$venv"
     if command -v uv >/dev/null 2>&1; then
-        uv venv --quiet --python "$python" "$venv" || failed
+        [ -x "$venv/bin/python" ] || uv venv --quiet --python "$python" "$venv" || failed
         uv pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements.lock || failed
         uv pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e . || failed
     else
         "$python" -c 'import venv, ensurepip' 2>/dev/null ||
             missing "the module venv of $python is missing; on Debian or Ubuntu: apt install python3-venv (or install uv)"
-        "$python" -m venv "$venv" || failed
+        [ -x "$venv/bin/pip" ] || "$python" -m venv "$venv" || failed
         set -- "$venv/bin/python" -m pip install --quiet --disable-pip-version-check
         "$@" --require-hashes -r requirements.lock || failed
         "$@" --no-deps --no-build-isolation -e . || failed
