@@ -38,13 +38,14 @@ def up(layout: Layout, *, may_install: bool, say: Say) -> None:
     if packages.missing_programs():
         say("installing packages (once; about a minute) ...")
         say(f"installed {', '.join(packages.install_missing(allowed=may_install))}")
+    if version == 2:
+        packages.check_unified_support()
+        cgroups.prepare_v2()
     files.make_state(layout)
     if not any(processes.recorded(layout, name) for name in daemons.ORDER):
         daemons.end_all(layout)  # remains of a testbed whose daemons were killed
     files.write_configuration(layout, version)
     etc_slurm.install(layout)
-    if version == 2:
-        cgroups.prepare_v2()
     start_daemons(layout, say)
 
 

@@ -47,6 +47,20 @@ def missing_programs() -> dict[str, str]:
     return missing
 
 
+def check_unified_support() -> None:
+    """Raise Unavailable when the installed Slurm is older than 22.05, which knows only legacy control groups."""
+    patterns = (
+        "usr/lib/*/slurm*/cgroup_v2.so",
+        "usr/lib64/slurm/cgroup_v2.so",
+        "usr/local/lib/slurm/cgroup_v2.so",
+    )
+    if not any(True for pattern in patterns for _ in Path("/").glob(pattern)):
+        raise Unavailable(
+            "this machine has unified control groups (v2), and its Slurm has no cgroup_v2.so, which came with 22.05. "
+            "Use a newer release of the system, or boot with systemd.unified_cgroup_hierarchy=0."
+        )
+
+
 def install_missing(*, allowed: bool) -> list[str]:
     """Install what is missing and return the packages. Raises Unavailable naming what is missing and why."""
     missing = missing_programs()
