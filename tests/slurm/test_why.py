@@ -102,7 +102,10 @@ def test_requeued_on_hold_is_told_in_words(cluster: Cluster, tmp_path: Path) -> 
     cluster.wait_state(job_id, "RUNNING", patience_s=60)
     cluster.run("scontrol", "requeuehold", job_id)
     cluster.wait_state(job_id, "PENDING")
-    wait_recorded(cluster, job_id)
+    cluster.wait(
+        "the record of the first attempt",
+        lambda: "REQUEUED" in [row[1] for row in cluster.records(job_id)],
+    )
     text, plain = why(job_id, tmp_path)
     assert "why JobHeldUser (job requeued in held state)" in text
     assert plain["attempts"][0]["state"] == "REQUEUED"

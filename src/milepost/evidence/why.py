@@ -7,6 +7,7 @@ nobody could tell; the reason why stands in `silences`.
 from __future__ import annotations
 
 import getpass
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from milepost.slurm.records import AttemptRecord
 
 T = TypeVar("T")
+_ARGUMENTS = re.compile(r"`(\w+) [^`]*`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class Listener:
             return ask()
         except (SchedulerError, DataError, OSError, ValueError) as error:
             what = error.what if isinstance(error, SchedulerError | DataError) else str(error)
-            self.silences.append(f"{who} not heard: {what}")
+            brief = _ARGUMENTS.sub(r"`\1`", what)  # the options would hide what it said
+            self.silences.append(f"{who} not heard: {brief}")
             return None
 
 
