@@ -3,12 +3,16 @@
 import json
 import math
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from milepost.config.inputs import find_inputs
 from milepost.config.load import parse_config, spec_digest
 from milepost.errors import MilepostError
-from milepost.launch.heads import enter_head
+from milepost.launch.attend import Attendant
+from milepost.launch.heads import enter_head, only_looks
 from milepost.launch.request import request_of
 from milepost.paths import RunPaths
 from milepost.shardtable import shard_names
@@ -24,9 +28,12 @@ except MilepostError as error:
     raise WorkflowError(str(error))
 
 # A head that was killed leaves a lock and marks behind; the same command simply goes on.
-if workflow.is_main_process:
+if workflow.is_main_process and not only_looks(sys.argv[1:]):
     for note in enter_head():
         print(note, file=sys.stderr)
+    if shutil.which("squeue"):
+        # its jobs run on: wait for them instead of submitting them a second time
+        Attendant(Path("."), lambda text: print(f"milepost: {text}", file=sys.stderr)).wait_for_jobs()
 
 
 # Files come first and options of the command line over them, as Snakemake merges them.
@@ -114,3 +121,9 @@ def close_out_after_failure():
     """A run that failed gets its report, too."""
     for run in launched_runs():
         shell("milepost closeout {run} --partial || true")
+
+
+def attend_jobs():
+    """On a cluster a process beside the head looks after jobs that the executor gives up on."""
+    if shutil.which("squeue"):
+        subprocess.Popen(["milepost", "attend", "--with-parent"])

@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "why": "why a job or shard waits, runs or ended, and what to do",
     "shell": "an interactive allocation with a shard's resources and environment",
     "ckpt": "list, show, verify, restore and prune checkpoints",
+    "attend": "look after this folder's Slurm jobs while a head runs",
     "classify": "name the failure in a log, with the lines that prove it",
     "public": "tell what would leak from a text",
 }

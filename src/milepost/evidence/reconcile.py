@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.durable import atomic_file
+from milepost.evidence.scheduler import remember, witness_of
 from milepost.evidence.states import Artifacts, Decision, Journal, Scheduler, decide
 from milepost.evidence.table import parameters
 from milepost.evidence.types import RunEvidence, ShardEvidence, TaskProblem
@@ -80,12 +81,14 @@ class ShardVerdict:
 
 
 def reconcile(run: RunEvidence, ask: Ask | None = None) -> list[ShardVerdict]:
-    """Judge every shard of the frozen table, in its order."""
-    ask = ask or ask_lease
+    """Judge every shard of the frozen table, in its order; by default the scheduler is asked."""
+    ask = ask or witness_of(run, ask_lease)
     problems = {p.key for s in run.shards for p in (*s.failed[:NAMED], *s.damaged[:NAMED])}
     params = parameters(run.table, problems) if run.table and problems else {}
     expected = bool(run.spec is None or run.spec.artifacts)
-    return [judge(run.paths, shard, ask(shard), expected, params) for shard in run.shards]
+    verdicts = [judge(run.paths, shard, ask(shard), expected, params) for shard in run.shards]
+    remember(run, ask)
+    return verdicts
 
 
 def withdraw_markers(paths: RunPaths, verdicts: Iterable[ShardVerdict]) -> list[str]:

@@ -18,6 +18,7 @@ import base64
 import json
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,39 @@ from milepost.lease import boot_id, is_running
 
 HEADS = Path("work/heads")
 SNAKEMAKE = Path(".snakemake")
+_LOOKS = frozenset(
+    [
+        "--dry-run",
+        "--dryrun",
+        "--lint",
+        "--list",
+        "--list-rules",
+        "-l",
+        "--list-target-rules",
+        "--lt",
+        "--summary",
+        "-S",
+        "-D",
+        "--detailed-summary",
+        "--dag",
+        "--rulegraph",
+        "--filegraph",
+        "--d3dag",
+        "--unlock",
+        "--report",
+        "--touch",
+        "-t",
+        "--cleanup-metadata",
+        "--cm",
+        "--list-changes",
+        "--lc",
+        "--archive",
+        "--delete-all-output",
+        "--delete-temp-output",
+        "--generate-unit-tests",
+        "--print-compilation",
+    ]
+)
 
 
 def enter_head(heads: Path = HEADS, snakemake: Path = SNAKEMAKE) -> list[str]:
@@ -60,6 +94,13 @@ def enter_head(heads: Path = HEADS, snakemake: Path = SNAKEMAKE) -> list[str]:
     for path in dead:
         path.unlink(missing_ok=True)
     return notes
+
+
+def only_looks(argv: Sequence[str]) -> bool:
+    """Does this call of Snakemake only show or tidy something, without running jobs?"""
+    return any(
+        word in _LOOKS or (word.startswith("-n") and not word.startswith("--")) for word in argv
+    )
 
 
 def _marks_of_existing_outputs(folder: Path) -> list[Path]:

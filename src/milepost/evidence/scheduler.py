@@ -1,0 +1,157 @@
+"""The second witness: Slurm's word about the jobs of a run, the lease where there is no Slurm.
+
+Slurm is asked once for all shards. Its last word about a finished job is written down, because
+slurmctld forgets within minutes and some clusters keep no accounting; so are the deadlines until
+which a job may be missing from the accounting.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from milepost.clock import epoch, utc_now
+from milepost.durable import write_json
+from milepost.errors import SchedulerError
+from milepost.evidence.states import Scheduler
+from milepost.evidence.types import RunEvidence, ShardEvidence
+from milepost.slurm.jobs import FolderJob, folder_jobs
+from milepost.slurm.witness import Answer, Heard, Word, judge, listen
+
+HEARD = "scheduler.json"
+_ENDS = frozenset(
+    [
+        Word.COMPLETED,
+        Word.FAILED,
+        Word.CANCELLED,
+        Word.TIMEOUT,
+        Word.PREEMPTED,
+        Word.NODE_FAIL,
+        Word.OUT_OF_MEMORY,
+    ]
+)
+
+
+@dataclass(slots=True)
+class SlurmWitness:
+    """Asked shard by shard after `listen` asked Slurm once. `said` explains each answer.
+
+    `memory` maps a shard to `{job, word, deadline, time}`: what was heard before.
+    """
+
+    heard: Heard
+    waiting: Mapping[str, FolderJob]
+    fallback: Callable[[ShardEvidence], Scheduler]
+    memory: dict[str, dict[str, Any]]
+    said: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, shard: ShardEvidence) -> Scheduler:
+        jobs = job_ids(shard)
+        queued = self.waiting.get(shard.name)
+        if queued is not None and queued.job_id not in jobs:
+            jobs = [*jobs, queued.job_id]
+            if queued.state.is_waiting:
+                self.said[shard.name] = f"job {queued.job_id} waits: {queued.reason.name}"
+                return Scheduler.PENDING
+        if not jobs:
+            return self.fallback(shard)
+        before = self.memory.get(shard.name, {})
+        is_same = before.get("job") == jobs[-1]
+        answer = judge(
+            self.heard,
+            jobs,
+            last_sign=_last_sign(shard),
+            deadline=before.get("deadline") if is_same else None,
+        )
+        word = self._settle(shard, answer, before if is_same else {})
+        self.said[shard.name] = answer.said
+        return Scheduler(word.value)
+
+    def _settle(self, shard: ShardEvidence, answer: Answer, before: Mapping[str, Any]) -> Word:
+        """Remember an end; use a remembered one where Slurm has forgotten or cannot be heard."""
+        word = answer.word
+        if word in _ENDS or answer.deadline is not None:
+            self.memory[shard.name] = {
+                "job": answer.job_id,
+                "word": word.value if word in _ENDS else None,
+                "deadline": answer.deadline,
+                "time": utc_now(),
+            }
+        elif word in (Word.NOT_LISTED, Word.NOT_HEARD) and before.get("word"):
+            return Word(before["word"])
+        elif word is Word.NOT_LISTED and not self.heard.has_accounting and _said_done(shard):
+            # no accounting, and slurmctld forgot: there is no scheduler left to be a witness
+            return Word.COMPLETED
+        return word
+
+
+def witness_of(
+    run: RunEvidence, fallback: Callable[[ShardEvidence], Scheduler]
+) -> Callable[[ShardEvidence], Scheduler]:
+    """The witness for a run: Slurm where a job of it ever ran or waits, else `fallback`."""
+    jobs = [job for shard in run.shards for job in job_ids(shard)]
+    waiting = _waiting(run)
+    if not jobs and not waiting:
+        return fallback
+    since = min((_started(shard) for shard in run.shards if shard.attempts), default=0.0)
+    return SlurmWitness(listen(jobs, since), waiting, fallback, _memory(run))
+
+
+def remember(run: RunEvidence, witness: object) -> None:
+    """Write down what Slurm said, for the time when it has forgotten."""
+    if isinstance(witness, SlurmWitness) and witness.memory:
+        write_json(run.paths.work / HEARD, witness.memory)
+
+
+def job_ids(shard: ShardEvidence) -> list[str]:
+    """The Slurm jobs that worked on a shard, oldest first; empty when all of it was local.
+
+    The last attempt decides: one that ran without Slurm has the lease as its witness.
+    """
+    if not shard.attempts or shard.attempts[-1].slurm_job_id is None:
+        return []
+    return [a.slurm_job_id for a in shard.attempts if a.slurm_job_id is not None]
+
+
+def _waiting(run: RunEvidence) -> dict[str, FolderJob]:
+    """Jobs in the queue that Snakemake submitted for this run, by shard."""
+    if shutil.which("squeue") is None:
+        return {}
+    try:
+        jobs = folder_jobs(run.paths.root)
+    except SchedulerError:
+        return {}
+    return {
+        job.shard: job
+        for job in jobs
+        if job.run == run.paths.run and job.shard is not None and not job.state.is_terminal
+    }
+
+
+def _memory(run: RunEvidence) -> dict[str, dict[str, Any]]:
+    path: Path = run.paths.work / HEARD
+    try:
+        memory: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return memory
+    except (FileNotFoundError, ValueError):
+        return {}  # it is a memory only: without it the answer is UNKNOWN, never DONE
+
+
+def _started(shard: ShardEvidence) -> float:
+    started = shard.attempts[0].started
+    return epoch(started) if started else 0.0
+
+
+def _last_sign(shard: ShardEvidence) -> float | None:
+    if shard.holder is not None:
+        return epoch(shard.holder.heartbeat)
+    ended = shard.attempts[-1].ended if shard.attempts else None
+    return epoch(ended) if ended else None
+
+
+def _said_done(shard: ShardEvidence) -> bool:
+    return bool(shard.attempts) and shard.attempts[-1].exit_code == 0

@@ -1,0 +1,98 @@
+"""What a head does for the jobs of its folder besides submitting them.
+
+* `requeue_preempted`: the executor waits for ever on a job that was preempted in CANCEL mode and
+  killed before it could requeue itself. While slurmctld remembers such a job it is requeued.
+* `wait_for_jobs`: a head that was killed leaves jobs behind that still run or wait. The executor
+  cannot adopt them and would submit them a second time; so a new head waits for them first, and
+  finds their results done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from milepost.errors import SchedulerError
+from milepost.slurm.control import requeue
+from milepost.slurm.jobs import FolderJob, folder_jobs
+
+SETTLE_S = 20.0
+"""So long a preempted job may look ended before Slurm itself has put it back."""
+LOOK_S = 5.0
+SAY_EVERY_S = 60.0
+ATTEND_EVERY_S = 20.0
+MAX_REQUEUES = 20
+"""Of one job, by one head: something else is wrong with a job that is preempted more often."""
+
+Say = Callable[[str], None]
+
+
+class Attendant:
+    """Looks at the jobs of a folder again and again; counts what it did for each."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder = folder
+        self._say = say
+        self._requeued: dict[str, int] = {}
+        self._given_up: set[str] = set()
+
+    def requeue_preempted(self) -> list[FolderJob]:
+        """Requeue what was preempted for good; returns all jobs of the folder."""
+        jobs = folder_jobs(self._folder)
+        for job in jobs:
+            ended_long_ago = job.end is not None and time.time() - job.end > SETTLE_S
+            if job.state.base == "PREEMPTED" and job.state.is_terminal and ended_long_ago:
+                self._requeue(job)
+        return jobs
+
+    def _requeue(self, job: FolderJob) -> None:
+        if job.job_id in self._given_up:
+            return
+        count = self._requeued[job.job_id] = self._requeued.get(job.job_id, 0) + 1
+        what = f"job {job.job_id} ({job.run} {job.shard})"
+        if count > MAX_REQUEUES:
+            self._given_up.add(job.job_id)
+            self._say(f"{what} was preempted {count} times; it is left alone: end the head, then")
+            self._say("  run it again with another `slurm.qos` or `slurm.partition`")
+            return
+        try:
+            requeue(job.job_id)
+            self._say(f"{what} was preempted and cancelled; it is requeued and resumes")
+        except SchedulerError as error:
+            self._given_up.add(job.job_id)
+            self._say(f"{what} was preempted and cannot be requeued: {error}")
+            self._say("  end the head with Ctrl-C and run the same command again: it resumes")
+
+    def wait_for_jobs(self) -> None:
+        """Return when no job of the folder runs or waits any more."""
+        said_at = -SAY_EVERY_S
+        while True:
+            busy = [j for j in self.requeue_preempted() if not j.state.is_terminal]
+            if not busy:
+                return
+            if time.monotonic() - said_at >= SAY_EVERY_S:
+                said_at = time.monotonic()
+                self._say(_summary(busy))
+                for job in busy:
+                    if job.state.is_waiting and not job.reason.helps_waiting:
+                        self._say(f"  job {job.job_id} will not start: milepost why {job.job_id}")
+            time.sleep(LOOK_S)
+
+    def attend(self) -> None:
+        """Look after the jobs for ever; a query that fails is no evidence and changes nothing."""
+        while True:
+            try:
+                self.requeue_preempted()
+            except SchedulerError as error:
+                self._say(f"Slurm was not heard, asking again: {error.what}")
+            time.sleep(ATTEND_EVERY_S)
+
+
+def _summary(busy: list[FolderJob]) -> str:
+    running = sum(not job.state.is_waiting for job in busy)
+    ids = ", ".join(job.job_id for job in busy[:5]) + (", …" if len(busy) > 5 else "")
+    return (
+        f"{running} jobs of a former head run and {len(busy) - running} wait ({ids}); they are "
+        "adopted: waiting for them (Ctrl-C to stop, scancel them to start anew)"
+    )
