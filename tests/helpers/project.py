@@ -13,15 +13,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from milepost.config.tasks import task_key
+from milepost.config.freeze import freeze
+from milepost.config.load import parse_config
+from milepost.config.tasks import read_tasks, task_key
+from milepost.model import Shard, WorkKind
 from milepost.paths import RunPaths
+from milepost.shardtable import shard_name, write_shards
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIG = "config/config.yaml"
 LIMIT_S = 120
 """A hung command line fails its test instead of the whole session."""
 
@@ -97,7 +103,7 @@ class Project:
         config: dict[str, Any] = {"runs": self.runs}
         if self.tiers:
             config["tiers"] = self.tiers
-        self.write("config/config.yaml", yaml.safe_dump(config, sort_keys=False))
+        self.write(CONFIG, yaml.safe_dump(config, sort_keys=False))
 
     def batch(self, name: str, numbers: Sequence[int], **keys: Any) -> dict[str, Any]:
         """Add a run of counted tasks, one for each number, that write the square of it."""
@@ -175,6 +181,19 @@ class Project:
             ok(self.milepost(verb, run))
             if verb == upto:
                 return
+
+    def launch(self, run: str, tasks_per_shard: int = 1000) -> RunPaths:
+        """Freeze contract and shard table of a run in this process, past the gate: for tests of
+        what comes after it."""
+        spec = parse_config(yaml.safe_load((self.root / CONFIG).read_text()), root=self.root)
+        paths = self.paths(run)
+        freeze(spec.runs[run], paths, datetime.now(UTC))
+        tasks = read_tasks(self.root / spec.runs[run].work.table)
+        each = 1 if spec.runs[run].work.kind is not WorkKind.BATCH else tasks_per_shard
+        groups = [tuple(tasks[at : at + each]) for at in range(0, len(tasks), each)]
+        shards = [Shard(shard_name(n), group) for n, group in enumerate(groups, start=1)]
+        write_shards(paths.frozen_shards, shards)
+        return paths
 
     # looking
 

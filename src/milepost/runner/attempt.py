@@ -142,6 +142,21 @@ def is_final(row_data: Mapping[str, Any]) -> bool:
     return action not in (Action.RETRY_SAME, Action.RESUME_FROM_CHECKPOINT)
 
 
+def time_limit_finding(attempt: Attempt) -> Finding:
+    """The finding for work that filled a whole walltime and left nothing durable.
+
+    The same again would fill the next one, too: without this an attempt would follow the other
+    for ever.
+    """
+    evidence = (
+        f"attempt {attempt.number} was ended by its walltime",
+        "nothing became durable in it, so another one of the same length would not get further",
+    )
+    return Finding(
+        FailureClass.RUNTIME, "time_limit", Action.LONGER_WALLTIME, evidence, confidence=0.95
+    )
+
+
 def classify_output(output: bytes, exit_code: int) -> Finding:
     """The finding for what a process printed last and how it ended."""
     from milepost.evidence.classify import classify  # signatures are loaded for failures only

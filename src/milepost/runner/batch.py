@@ -6,10 +6,11 @@ with a `done` row is never started again.
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from milepost.runner.attempt import (
     classify_output,
     die,
     is_final,
+    time_limit_finding,
 )
 from milepost.runner.hardware import slot_environments
 from milepost.runner.job import Completion, Job, Pool
@@ -53,6 +55,7 @@ class Batch:
         self._failures = dict(attempt.journal.state.failures)
         self._given_up: dict[str, Finding] = {}
         self._retry: deque[Task] = deque()
+        self._running: dict[str, Task] = {}
         self._kill_at: float | None = None
         self._said = self._began = time.monotonic()
         work = self._spec.work
@@ -90,7 +93,7 @@ class Batch:
             self._dispatch()
             while pool.in_flight() or self._next_exists():
                 attempt.loop.wait(self._patience_s())
-                self._todo.extendleft(job.task for job in pool.give_back())
+                self._take_back(pool.give_back())
                 ended = pool.reap()
                 self._look_at_the_clock()
                 self._dispatch()
@@ -98,6 +101,7 @@ class Batch:
                     self._settle(completion)
                 self._dispatch()
                 self._report()
+            self._give_up_what_never_fits()
             attempt.sync.flush()
         finally:
             pool.close()
@@ -114,11 +118,21 @@ class Batch:
     def _dispatch(self) -> None:
         while self._outcome.stop is None and (self._todo or self._retry) and self._pool.free():
             task = self._todo.popleft() if self._todo else self._retry.popleft()
-            out = None
-            if self._needs_out:
-                out = self._attempt.out / task.key
-                out.mkdir(parents=True, exist_ok=True)
-            self._pool.start(Job(task, out))
+            self._pool.start(Job(task, self._make_out(task) if self._needs_out else None))
+            self._running[task.key] = task
+
+    def _make_out(self, task: Task) -> Path:
+        """An empty folder: what a failed try left behind must not pass for output of the next."""
+        out = self._attempt.out / task.key
+        if out.exists():
+            shutil.rmtree(out)
+        out.mkdir(parents=True)
+        return out
+
+    def _take_back(self, jobs: Sequence[Job]) -> None:
+        for job in reversed(jobs):
+            del self._running[job.task.key]
+            self._todo.appendleft(job.task)
 
     def _look_at_the_clock(self) -> None:
         """Stop taking tasks when told to or when the next one would not fit; end what overruns."""
@@ -128,7 +142,7 @@ class Batch:
             if attempt.loop.stop is not None:
                 outcome.stop = f"signal {attempt.loop.stop}"
                 self._kill_at = now + min(STOP_GRACE_S, 1.0 + 1.5 * self._p95_s())
-            elif self._next_exists() and attempt.remaining_s() < self._p95_s():
+            elif attempt.remaining_s() < (self._p95_s() if self._next_exists() else 0.0):
                 outcome.stop = "walltime"
                 self._kill_at = now + max(0.0, attempt.remaining_s())
         if self._kill_at is not None and (now >= self._kill_at or attempt.loop.stops > 1):
@@ -154,9 +168,10 @@ class Batch:
         """Turn an ended job into its journal row."""
         outcome = self._outcome
         outcome.add_usage(completion.cpu_s, completion.max_rss_bytes)
+        if self._kill_at is not None and completion.exit_code < 0:
+            return  # ended by us or with us: in flight, not failed
+        del self._running[completion.job.task.key]
         if completion.exit_code != 0:
-            if self._kill_at is not None and completion.exit_code < 0:
-                return  # ended by us or with us: in flight, not failed
             self._fail(completion, self._classify(completion))
             return
         try:
@@ -202,13 +217,32 @@ class Batch:
             completion.last_line,
         )
 
+    def _give_up_what_never_fits(self) -> None:
+        """Tasks that a whole walltime was too short for have failed; more attempts will not help."""
+        outcome = self._outcome
+        if outcome.stop == "walltime" and outcome.done == self._before and self._running:
+            outcome.stop, finding = None, time_limit_finding(self._attempt)
+            for task in self._running.values():
+                self._record_failure(task, finding, None, None, [])
+                self._given_up[task.key] = finding
+
+    def _record_failure(
+        self,
+        task: Task,
+        finding: Finding,
+        exit_code: int | None,
+        seconds: float | None,
+        lines: Sequence[str],
+    ) -> None:
+        data = {"finding": finding.as_json(), "exit": exit_code, "log": lines}
+        self._attempt.journal.append(TASK, task.key, FAILED, seconds=seconds, data=data)
+        self._attempt.sync.add([])
+
     def _fail(self, completion: Completion, finding: Finding) -> None:
         task = completion.job.task
         self._failures[task.key] = self._failures.get(task.key, 0) + 1
         lines = completion.output.decode("utf-8", "replace").splitlines()[-LOG_LINES:]
-        data = {"finding": finding.as_json(), "exit": completion.exit_code, "log": lines}
-        self._attempt.journal.append(TASK, task.key, FAILED, seconds=completion.seconds, data=data)
-        self._attempt.sync.add([])
+        self._record_failure(task, finding, completion.exit_code, completion.seconds, lines)
         if self._attempt.may_retry(task.key, finding, self._failures[task.key]):
             self._retry.append(task)
         self._given_up[task.key] = finding
@@ -235,20 +269,25 @@ class Batch:
 
 
 def _open_tasks(attempt: Attempt) -> list[Task]:
-    state = attempt.journal.state
-    closed = set(state.done)
-    if attempt.is_automatic:
-        closed |= {name for name, row in state.failed.items() if is_final(row.data)}
+    closed = attempt.journal.state.done.keys() | _failed_for_good(attempt)
     return [task for task in attempt.shard.tasks if task.key not in closed]
+
+
+def _failed_for_good(attempt: Attempt) -> set[str]:
+    """Tasks that are not tried again unasked: the same again is no remedy, or was tried enough."""
+    if not attempt.is_automatic:
+        return set()
+    state, limit = attempt.journal.state, attempt.spec.retry_limit
+    return {
+        name
+        for name, row in state.failed.items()
+        if is_final(row.data) or state.failures[name] > limit
+    }
 
 
 def _skipped(attempt: Attempt) -> list[Finding]:
     """Failures of earlier attempts that this one did not try again."""
-    if not attempt.is_automatic:
-        return []
     members = {task.key for task in attempt.shard.tasks}
-    return [
-        Finding.from_json(row.data["finding"])
-        for name, row in attempt.journal.state.failed.items()
-        if name in members and is_final(row.data)
-    ]
+    failed = attempt.journal.state.failed
+    names = sorted(_failed_for_good(attempt) & members)
+    return [Finding.from_json(failed[name].data["finding"]) for name in names]

@@ -24,7 +24,7 @@ from milepost.durable import read_json
 from milepost.errors import RESUMABLE, DataError
 from milepost.journal import CHECKPOINT, COMMITTED, FAILED, TASK
 from milepost.model import FailureClass, Finding
-from milepost.runner.attempt import Attempt, Outcome, classify_output, die
+from milepost.runner.attempt import Attempt, Outcome, classify_output, die, time_limit_finding
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
 from milepost.runner.places import DEFAULT_INTERVAL_S, checkpoint_place, planned_interval_s
@@ -59,6 +59,7 @@ class Resumable:
             return outcome
         self._adopt_generations()
         self._forgive()
+        known = len(self._known)
         attempt.out.mkdir(parents=True, exist_ok=True)
         before = self._last_sign()
         ended = self._start()
@@ -68,7 +69,7 @@ class Resumable:
         outcome.checkpoint_s = sum(self._blocked_s) if self._blocked_s else None
         outcome.useful_s = max(0.0, ended.seconds - (outcome.checkpoint_s or 0.0))
         outcome.restored = self._restored(before)
-        self._judge(ended)
+        self._judge(ended, has_progress=len(self._known) > known)
         return outcome
 
     def _forgive(self) -> None:
@@ -208,7 +209,7 @@ class Resumable:
         self._outcome.lost_s = note.get("lost_s")
         return note
 
-    def _judge(self, ended: Ended) -> None:
+    def _judge(self, ended: Ended, *, has_progress: bool) -> None:
         """What the end of the application means for the shard."""
         outcome = self._outcome
         if ended.exit_code == 0:
@@ -219,6 +220,9 @@ class Resumable:
             outcome.stop = "walltime"
         else:
             self._record_failure(ended, classify_output(ended.output, ended.exit_code))
+        if outcome.stop == "walltime" and not has_progress:
+            outcome.stop = None
+            self._record_failure(ended, time_limit_finding(self._attempt))
 
     def _record_failure(self, ended: Ended, finding: Finding) -> None:
         if finding.failure_class is FailureClass.NONE:

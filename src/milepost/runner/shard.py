@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -74,6 +74,7 @@ def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[
             if outcome.stop != "walltime":
                 return outcome.exit_code
             say("walltime is over; the next attempt goes on from here")
+            options = replace(options, is_automatic=True)
 
 
 def _take_lease(

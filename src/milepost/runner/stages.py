@@ -23,7 +23,14 @@ from milepost.durable import fsync_directory, inside, publish_directory
 from milepost.errors import DataError
 from milepost.journal import DONE, FAILED, STAGE, TASK
 from milepost.model import ArtifactCheck, FileProof
-from milepost.runner.attempt import Attempt, Outcome, artifact_finding, classify_output, die
+from milepost.runner.attempt import (
+    Attempt,
+    Outcome,
+    artifact_finding,
+    classify_output,
+    die,
+    time_limit_finding,
+)
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
 from milepost.runner.publish import verify_output
@@ -108,8 +115,11 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
             outcome.useful_s = (outcome.useful_s or 0.0) + ended.seconds
             return True
     elif ended.stop is not None:
-        outcome.stop, outcome.lost_s = ended.stop, ended.seconds
-        return False
+        outcome.lost_s = ended.seconds
+        if ended.stop != "walltime" or outcome.useful_s is not None:
+            outcome.stop = ended.stop
+            return False
+        finding = time_limit_finding(attempt)
     else:
         finding = classify_output(ended.output, ended.exit_code)
     lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
