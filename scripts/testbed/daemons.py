@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import cgroups, processes
 from .commands import ask, demand, wait_until
-from .layout import NODES, PORTS, Layout, TestbedError, Unavailable, host_address
+from .layout import NODES, PORTS, Layout, TestbedError, Unavailable
 from .packages import SEARCH_PATH
 
 ORDER = ("munged", "mariadbd", "slurmdbd", "slurmctld", *NODES)
@@ -89,9 +89,8 @@ def check_port(name: str) -> None:
 
 
 def is_listening(port: int) -> bool:
-    for address in {"127.0.0.1", host_address() or "127.0.0.1"}:
-        with suppress(OSError), socket.create_connection((address, port), timeout=1.0):
-            return True
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+        return True
     return False
 
 

@@ -14,8 +14,8 @@ from .layout import (
     PORTS,
     Layout,
     TestbedError,
-    host_address,
     host_name,
+    is_bindable,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -70,10 +70,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 def write_configuration(layout: Layout, cgroup_version: int) -> None:
     """Write all templates into etc/; slurmdbd.conf and the SQL with mode 600."""
-    address = host_address()
     values = {
-        "ADDRESS": address or "127.0.0.1",
-        "BINDING": "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if address else "",
+        "BINDING": "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if is_bindable() else "",
         "STATE": str(layout.state),
         "HOST": host_name(),
         "CLUSTER": CLUSTER,

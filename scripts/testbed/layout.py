@@ -103,13 +103,13 @@ def host_name() -> str:
     return socket.gethostname().split(".")[0]
 
 
-def host_address() -> str | None:
-    """Return what the host's name means when that is on loopback, as Debian has it; otherwise None.
+def is_bindable() -> bool:
+    """Tell whether the host's name means 127.0.0.1: the only address that Slurm's daemons can then be bound to.
 
-    Slurm's daemons can be bound to that address only. With None they listen on all addresses.
+    With another one, such as Debian's 127.0.1.1, srun would listen there and be called back at 127.0.0.1.
     """
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)[0][4][0]
+        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
     except socket.gaierror:
-        return None
-    return str(found) if str(found).startswith("127.") else None
+        return False
+    return found[0][4][0] == "127.0.0.1"
