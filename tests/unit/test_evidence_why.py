@@ -328,6 +328,20 @@ def test_accounting_that_lags_is_filled_in_by_scontrol(tmp_path: Path) -> None:
     assert plain["attempts"][0]["max_rss_bytes"] is None and "memory n/a" in text
 
 
+def test_record_that_is_not_whole_yet_is_completed_by_scontrol(tmp_path: Path) -> None:
+    details = job(
+        JobState="FAILED", ExitCode="1:0", StartTime="2026-03-01T08:00:04",
+        EndTime="2026-03-01T08:01:44", NodeList="n3", TRES="cpu=2,mem=200M,node=1,billing=2",
+    )  # fmt: skip
+    row = ended(ReqMem="16?", ReqCPUS="0", AllocCPUS="0")
+    answers: dict[str, Answer] = {
+        "scontrol show job": details, "sacct --version": VERSION, "sacct -D": records(row),
+    }  # fmt: skip
+    _, plain = tell(answers, tmp_path)
+    (attempt,) = plain["attempts"]
+    assert (attempt["asked_bytes"], attempt["cpus"]) == (200 << 20, 2)
+
+
 def test_job_that_nobody_knows(tmp_path: Path) -> None:
     text, plain = tell(
         {"scontrol show job": GONE, "sacct --version": VERSION, "sacct -D": records()}, tmp_path

@@ -19,6 +19,7 @@ from milepost.evidence.classify import diagnose
 from milepost.model import Action, FailureClass, Finding
 from milepost.slurm.exitcode import OOM_SIGNAL, ExitCode
 from milepost.slurm.exitwords import explain_exit
+from milepost.slurm.units import parse_count, parse_size
 
 if TYPE_CHECKING:
     from milepost.paths import ShardPaths
@@ -202,6 +203,8 @@ def _with_record(
     if str(code) == "0:0" and not record.job_state.is_success:
         words = None  # Slurm writes 0:0 for a time limit, a cancel, a requeue: nobody exited
     cpu_s = base.cpu_s if record.cpu_s is None else record.cpu_s
+    # A record that is not whole yet has `16?` for the memory and 0 CPUs.
+    asked = _given(details) if _is_present(record, details) else (None, None)
     return replace(
         base,
         where=record.nodes or base.where,
@@ -210,9 +213,9 @@ def _with_record(
         exit_text=base.exit_text if code is None else str(code),
         exit_words=base.exit_words if words is None else words,
         max_rss_bytes=max(filter(None, (base.max_rss_bytes, record.max_rss_bytes)), default=None),
-        asked_bytes=record.req_mem_bytes,
+        asked_bytes=record.req_mem_bytes or asked[0],
         cpu_s=cpu_s,
-        cpus=record.cpus,
+        cpus=record.cpus or asked[1],
         is_open=not is_ended and not record.state.is_terminal,
     )
 
@@ -227,7 +230,7 @@ def _words(
     except SchedulerError:
         version = None  # then nothing is guessed from it
     exact = record.derived_exit_code
-    if details is not None and details.start == record.start:
+    if details is not None and _is_present(record, details):
         exact = details.exit_code
     is_short = record.elapsed_s is not None and record.elapsed_s <= SHORT_S
     words = explain_exit(code, version=version, exact=exact, is_short=is_short, is_shard=is_shard)
@@ -246,6 +249,7 @@ def _of_details(details: JobDetails) -> AttemptStory:
     ended = details.end if details.state.is_terminal else None
     code = details.exit_code if details.state.is_terminal else None
     wall_s = None if ended is None or details.start is None else ended - details.start
+    asked_bytes, cpus = _given(details)
     return AttemptStory(
         number=None,
         job_id=details.job_id,
@@ -257,9 +261,24 @@ def _of_details(details: JobDetails) -> AttemptStory:
         exit_words=None
         if code is None
         else explain_exit(code, is_short=wall_s is not None and wall_s <= SHORT_S),
+        asked_bytes=asked_bytes,
+        cpus=cpus,
         log=_log_of(details),
         is_open=ended is None,
     )
+
+
+def _is_present(record: AttemptRecord, details: JobDetails | None) -> bool:
+    """Is it this execution that scontrol shows?"""
+    return details is not None and details.start == record.start
+
+
+def _given(details: JobDetails | None) -> tuple[int | None, int | None]:
+    """Bytes of memory and CPUs that the job was given, by `TRES=cpu=1,mem=200M,node=1`."""
+    fields = {} if details is None else details.fields
+    text = fields.get("AllocTRES") or fields.get("TRES") or ""
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    return parse_size(parts.get("mem", ""), unit="M"), parse_count(parts.get("cpu", ""))
 
 
 def _log_of(details: JobDetails | None) -> Path | None:
