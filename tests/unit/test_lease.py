@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -117,10 +118,8 @@ def test_of_many_that_try_at_once_one_gets_it(tmp_path: Path) -> None:
     def attempt() -> None:
         lease = Lease(tmp_path)
         barrier.wait()
-        try:
+        with contextlib.suppress(Held):
             got.append(lease.acquire())
-        except Held:
-            pass
 
     threads = [threading.Thread(target=attempt) for _ in range(8)]
     for thread in threads:

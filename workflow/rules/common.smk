@@ -17,6 +17,7 @@ from milepost.launch.request import request_of
 from milepost.paths import RunPaths
 from milepost.shardtable import shard_names
 
+
 wildcard_constraints:
     run=r"[a-z0-9][a-z0-9-]*",
     shard=r"[0-9]{4}[0-9]*",
@@ -33,13 +34,19 @@ if workflow.is_main_process and not only_looks(sys.argv[1:]):
         print(note, file=sys.stderr)
     if shutil.which("squeue"):
         # its jobs run on: wait for them instead of submitting them a second time
-        Attendant(Path("."), lambda text: print(f"milepost: {text}", file=sys.stderr)).wait_for_jobs()
+        Attendant(
+            Path("."), lambda text: print(f"milepost: {text}", file=sys.stderr)
+        ).wait_for_jobs()
 
 
 # Files come first and options of the command line over them, as Snakemake merges them.
-CONFIG_OPTIONS = " ".join(f"--config {shlex.quote(str(path))}" for path in workflow.configfiles)
+CONFIG_OPTIONS = " ".join(
+    f"--config {shlex.quote(str(path))}" for path in workflow.configfiles
+)
 if workflow.config_settings.config:
-    CONFIG_OPTIONS += " --override " + shlex.quote(json.dumps(workflow.config_settings.config))
+    CONFIG_OPTIONS += " --override " + shlex.quote(
+        json.dumps(workflow.config_settings.config)
+    )
 
 
 def contract_inputs(run):
@@ -60,14 +67,18 @@ def shard_resources():
         return request_of(RUNS[run], RunPaths(run), wildcards.shard, None)
 
     def extra(wildcards, attempt):
-        options = [f"--signal={RUNS[wildcards.run].checkpoint.signal}@{asked(wildcards).notice_s}"]
+        options = [
+            f"--signal={RUNS[wildcards.run].checkpoint.signal}@{asked(wildcards).notice_s}"
+        ]
         if RUNS[wildcards.run].slurm.reservation:
             options.append(f"--reservation={RUNS[wildcards.run].slurm.reservation}")
         return " ".join(options)
 
     return {
         "mem_mb": lambda wildcards, attempt: asked(wildcards).mem_mb,
-        "runtime": lambda wildcards, attempt: math.ceil(asked(wildcards).runtime_s / 60),
+        "runtime": lambda wildcards, attempt: math.ceil(
+            asked(wildcards).runtime_s / 60
+        ),
         # how often this job was retried unasked: such a retry leaves alone what it cannot mend
         "retry": lambda wildcards, attempt: attempt - 1,
         "slurm_extra": extra,
@@ -92,7 +103,10 @@ def site_resources():
 def uploads_of(run):
     """Asks for every shard of a run, once the submission has named them."""
     table = checkpoints.submit.get(run=run).output.shards
-    return [f"results/{run}/shards/{shard}/upload.json" for shard in shard_names(Path(table))]
+    return [
+        f"results/{run}/shards/{shard}/upload.json"
+        for shard in shard_names(Path(table))
+    ]
 
 
 def uploads_of_run(wildcards):

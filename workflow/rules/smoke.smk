@@ -17,8 +17,8 @@ rule smoke_test_run:
         "results/{run}/benchmarks/smoke_test.tsv"
     threads: cpus_of
     resources:
-        mem_mb=lambda wildcards: RUNS[wildcards.run].resources.mem_mb,
         **site_resources(),
+        mem_mb=lambda wildcards: RUNS[wildcards.run].resources.mem_mb,
     shell:
         "exec milepost --log {log} smoke {wildcards.run}"
 
