@@ -45,6 +45,8 @@ os.write(fd, (os.environ["MILEPOST_ATTEMPT"] + "\\n").encode())
 os.close(fd)
 if os.path.exists("broken/" + fields["n"]) and not rehearsal:
     sys.exit("ValueError: n=" + fields["n"] + " is out of its domain")
+if os.path.exists("held/" + fields["n"]) and not rehearsal:
+    open("held/" + fields["n"]).read()  # a fifo: waits for the test
 text = json.dumps({"square": int(fields["n"]) ** 2})
 if os.path.exists("truncated/" + fields["n"]) and not rehearsal:
     text = text[:-3]
@@ -79,6 +81,13 @@ class Project:
     def flag(self, name: str) -> Path:
         """An empty file that a task looks for, such as `broken/3`."""
         return self.write(name, "")
+
+    def hold(self, number: int) -> Path:
+        """The task of this number will wait in its middle: see `wait_for_reader`."""
+        path = self.root / "held" / str(number)
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        return path
 
     def table(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
         path = self.write(f"config/{name}.csv", "")
@@ -230,6 +239,11 @@ class Project:
         """Bytes of every file below the folders that are named."""
         files = [p for name in names for p in sorted((self.root / name).rglob("*")) if p.is_file()]
         return {str(path.relative_to(self.root)): path.read_bytes() for path in files}
+
+
+def wait_for_reader(fifo: Path) -> int:
+    """Return when a task waits at the fifo. Closing the descriptor lets the task go on."""
+    return os.open(fifo, os.O_WRONLY)
 
 
 def _key_of(number: int) -> str:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from helpers.project import Project, ok, said, started_jobs
+from helpers.project import Project, ok, said, started_jobs, wait_for_reader
 
 NUMBERS = [1, 2, 3, 4, 5, 6]
 
@@ -98,23 +98,18 @@ def test_smoke_test_and_plan_launch_nothing(tmp_path: Path) -> None:
 
 def test_reconcile_and_closeout_do_not_wait_for_a_shard_at_work(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.write("hold.sh", 'cat hold > /dev/null\necho "{}" > $1/score.json\n')
-    project.batch("held", [1])
-    work = {"kind": "batch", "tasks": "config/held.csv", "command": "sh hold.sh {out} {n}"}
-    project.run("held", work=work)
-    (tmp_path / "hold").write_text("")  # the smoke test does not wait
-    project.prepare("held")
-    (tmp_path / "hold").unlink()
-    os.mkfifo(tmp_path / "hold")
-    runner = project.start("shard", "held", "0001", stderr=subprocess.PIPE)
-    release = os.open(tmp_path / "hold", os.O_WRONLY)  # returns when the task reads: it runs
+    project.batch("sq", [1])
+    project.prepare("sq")
+    fifo = project.hold(1)
+    runner = project.start("shard", "sq", "0001", stderr=subprocess.PIPE)
+    held = wait_for_reader(fifo)
     try:
         ok(project.snakemake("reconcile", "closeout"))
-        (row,) = project.csv("results/held/reconcile.csv")
+        (row,) = project.csv("results/sq/reconcile.csv")
         assert row["verdict"] == "RUNNING"
-        assert project.json("results/held/closeout/record.json")["verdict"] != "CLOSED"
+        assert project.json("results/sq/closeout/record.json")["verdict"] == "NOT CLOSED"
     finally:
-        os.close(release)
+        os.close(held)
         _, err = runner.communicate(timeout=60)
     assert runner.returncode == 0, err
 
