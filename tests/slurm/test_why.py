@@ -14,7 +14,9 @@ from helpers.run_folder import RunFolder
 from helpers.slurm_cluster import Cluster
 from milepost.cli.shell import command as shell
 from milepost.evidence.why import why_job, why_shard
-from milepost.evidence.why_text import as_json, told
+from milepost.evidence.why_json import as_json
+from milepost.evidence.why_text import told
+from milepost.model import Action
 from milepost.resources import load_yaml
 from milepost.slurm.reasons import all_reasons
 
@@ -170,6 +172,35 @@ def test_job_of_a_shard_is_told_with_its_shard(cluster: Cluster, tmp_path: Path)
     by_job, by_shard = why_job(job_id, tmp_path), why_shard(folder.paths, "0001")
     assert (by_job.run, by_job.shard) == ("sweep", "0001")
     assert by_shard.job_id == job_id and by_shard.waiting is not None
+
+
+def test_shard_killed_for_memory_joins_both_records(cluster: Cluster, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path).contract().table({"0001": {"a": {"C": 1}}})
+    (tmp_path / "fit.py").write_text("b = bytearray(400_000_000)\nprint(len(b))\n")
+    shard = f"{sys.executable} -m milepost.cli.main shard sweep 0001"
+    comment = "--comment=rule_shard_wildcards_sweep_0001"
+    options = (comment, "--mem=150M", "-c2", "--qos=high", "--time=5")
+    job_id = cluster.submit(tmp_path, shard, *options)
+    cluster.wait_end(job_id, 90)
+    wait_recorded(cluster, job_id)
+    story = why_shard(folder.paths, "0001")
+    text = told(story)
+    assert (story.job_id, len(story.attempts)) == (job_id, 1), text
+    (attempt,) = story.attempts
+    assert attempt.number == 1 and attempt.where is not None and attempt.where.startswith("n")
+    assert attempt.finding is not None
+    assert attempt.finding.action is Action.RETRY_MORE_MEMORY, text
+    assert "snakemake --profile slurm results/sweep/shards/0001/journal.csv" in text
+
+
+def test_job_that_died_before_its_runner_began_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path).contract().table({"0001": {"a": {"C": 1}}})
+    comment = "--comment=rule_shard_wildcards_sweep_0001"
+    job_id = cluster.submit(tmp_path, "no-such-program", comment, "--qos=high")
+    assert cluster.wait_end(job_id, 60) == "FAILED"
+    story = why_shard(folder.paths, "0001")
+    assert (story.job_id, story.attempts[0].number) == (job_id, None)
+    assert "the command was not found" in " ".join(told(story).split())
 
 
 def test_shell_runs_on_a_node_with_the_environment(cluster: Cluster, tmp_path: Path) -> None:

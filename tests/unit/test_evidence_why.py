@@ -15,7 +15,8 @@ from milepost.cli.why import command
 from milepost.clock import epoch, utc_now
 from milepost.errors import ConfigError, SchedulerError
 from milepost.evidence.why import why_job, why_shard
-from milepost.evidence.why_text import as_json, command_lines, told
+from milepost.evidence.why_json import as_json
+from milepost.evidence.why_text import command_lines, told
 from milepost.model import Action
 from milepost.slurm import version
 from milepost.slurm.command import SEPARATOR, replaced_by
@@ -373,7 +374,7 @@ def test_shard_joins_its_attempts_with_the_scheduler(tmp_path: Path) -> None:
         State="OUT_OF_MEMORY", ExitCode="0:125", NodeList="n1",
     )  # fmt: skip
     answers: dict[str, Answer] = {
-        "squeue -h -r -u": "",
+        "squeue -h -r -t all": "",
         "scontrol show job": GONE,
         "sacct --version": VERSION,
         "sacct -D": records(ended(State="REQUEUED", ExitCode="0:0"), second),
@@ -396,7 +397,7 @@ def test_shard_joins_its_attempts_with_the_scheduler(tmp_path: Path) -> None:
 def test_shard_waiting_in_the_queue_is_found_by_its_comment(tmp_path: Path) -> None:
     folder = shard_folder(tmp_path)
     answers = pending("Priority")
-    answers["squeue -h -r -u"] = (
+    answers["squeue -h -r -t all"] = (
         f"70{SEPARATOR}rule_shard_wildcards_sweep_0002\n71{SEPARATOR}rule_shard_wildcards_sweep_0001\n"
     )
     with replaced_by(Recorded(answers)):

@@ -24,7 +24,7 @@ def command(what: tuple[str, ...], root: Path, as_json: bool) -> None:
     code and its cause. Witnesses that do not answer are named. Reads only; exit code 0.
     """
     from milepost.evidence.why import why_job, why_shard
-    from milepost.evidence.why_text import as_json as plain
+    from milepost.evidence.why_json import as_json as plain
     from milepost.evidence.why_text import told
     from milepost.paths import RunPaths
 

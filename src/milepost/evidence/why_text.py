@@ -1,4 +1,4 @@
-"""The story of a job or a shard in words, for a terminal of 80 columns, and as JSON."""
+"""The story of a job or a shard in words, for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milepost.clock import iso
 from milepost.evidence.tabulate import WIDTH
@@ -253,73 +252,3 @@ def _percent(value: float | None) -> str:
 
 def _plain(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3f}"
-
-
-def as_json(story: Story) -> dict[str, Any]:
-    """The same as plain data: times ISO 8601, None what is not known."""
-    waiting, running = story.waiting, story.running
-    step = next_step(story)
-    return {
-        "job": story.job_id,
-        "run": story.run,
-        "shard": story.shard,
-        "state": story.state,
-        "is_complete": story.is_complete,
-        "about": story.about,
-        "waiting": None
-        if waiting is None
-        else {
-            "reason": waiting.reason.as_json(),
-            "since": _iso(waiting.since),
-            "priority": None if waiting.priority is None else asdict(waiting.priority),
-            "fair_share": None if waiting.share is None else asdict(waiting.share),
-            "forecast": None
-            if waiting.forecast is None
-            else {"start": _iso(waiting.forecast.start), "nodes": waiting.forecast.nodes},
-        },
-        "running": None
-        if running is None
-        else {
-            "where": running.where,
-            "since": _iso(running.since),
-            "limit_s": _finite(running.limit_s),
-            "left_s": _finite(running.left_s(story.now)),
-        },
-        "lease": None
-        if story.holder is None
-        else {"holder": story.holder, "is_alive": story.holder_alive},
-        "progress": None if story.progress is None else asdict(story.progress),
-        "attempts": [_attempt_json(attempt) for attempt in story.attempts],
-        "next": None if step is None else {"text": step[0], "commands": list(step[1])},
-        "not_heard": list(story.silences),
-    }
-
-
-def _attempt_json(attempt: AttemptStory) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "job": attempt.job_id,
-        "where": attempt.where,
-        "started": _iso(attempt.started),
-        "ended": _iso(attempt.ended),
-        "is_open": attempt.is_open,
-        "state": attempt.state,
-        "stop": attempt.stop,
-        "exit": attempt.exit_text,
-        "exit_means": attempt.exit_words,
-        "max_rss_bytes": attempt.max_rss_bytes,
-        "asked_bytes": attempt.asked_bytes,
-        "cpu_s": attempt.cpu_s,
-        "cpus": attempt.cpus,
-        "finding": None if attempt.finding is None else attempt.finding.as_json(),
-        "cause": attempt.cause,
-        "log": None if attempt.log is None else str(attempt.log),
-    }
-
-
-def _iso(epoch_s: float | None) -> str | None:
-    return None if epoch_s is None else iso(epoch_s)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value

@@ -133,8 +133,11 @@ def user_of(job: Mapping[str, str]) -> str | None:
 
 
 def jobs_of_shard(run: str, shard: str, user: str) -> list[str]:
-    """The ids of jobs in the queue that Snakemake submitted for a shard, by their comment."""
-    out = ask("squeue", "-h", "-r", "-u", user, "-o", f"%i{SEPARATOR}%k")
+    """Jobs that Snakemake submitted for a shard, oldest first, known by their comment.
+
+    Ended ones are among them as long as slurmctld remembers them.
+    """
+    out = ask("squeue", "-h", "-r", "-t", "all", "-S", "i", "-u", user, "-o", f"%i{SEPARATOR}%k")
     rows = [line.split(SEPARATOR, 1) for line in out.splitlines()]
     return [row[0].strip() for row in rows if shard_of_comment(row[-1]) == (run, shard)]
 
