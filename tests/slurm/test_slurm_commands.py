@@ -32,7 +32,10 @@ def wait_record(cluster: Cluster, job_id: str, count: int = 1) -> list[AttemptRe
     """Wait until slurmdbd has the ends of so many attempts and of all their steps."""
 
     def is_recorded() -> bool:
-        found = attempts(job_id)
+        try:
+            found = attempts(job_id)
+        except NotHeard:
+            return False
         steps = [step for one in found for step in one.steps]
         ended = [one for one in found if one.end is not None]
         is_whole = all(one.req_mem_bytes is not None for one in ended)
@@ -171,7 +174,9 @@ def test_text_and_json_say_the_same(cluster: Cluster, tmp_path: Path) -> None:
     answer = parse_json(cluster.run("sacct", "--json", "-D", "-j", job_id))
     assert answer.version == slurm_version()
     row = answer.rows[0]
-    assert (row.state.base, row.exit_code) == (text.state.base, text.exit_code)
+    assert text.exit_code == ExitCode(3, 0)
+    assert row.state.base == text.state.base
+    assert row.exit_code in (None, ExitCode(3, 0))  # 22.05 calls every exit code a success
     for name in (
         "job_id",
         "submit",

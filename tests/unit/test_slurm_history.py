@@ -257,6 +257,11 @@ def test_trailing_separators_are_no_field() -> None:
     assert attempts("5|COMPLETED|", header="JobID|State|")["5"][0].state.base == "COMPLETED"
 
 
+def test_the_plain_number_serves_where_there_is_no_other_id() -> None:
+    found = attempts("8|FAILED", "8.0|OUT_OF_MEMORY", header="JobIDRaw|State")
+    assert found["8"][0].state.base == "OUT_OF_MEMORY"
+
+
 def test_text_without_a_header_is_refused() -> None:
     with pytest.raises(SchedulerError, match="does not begin with a header"):
         parse_rows("5|COMPLETED\n", separator="|")

@@ -171,9 +171,14 @@ def test_requeued_as_the_last_record() -> None:
     assert record.end == END
 
 
-def test_failed_with_exit_code_success_is_failed() -> None:
+def test_failed_with_a_success_as_exit_code_is_failed_with_an_unknown_one() -> None:
     job = {**layout_21_08(), "state": {"current": "FAILED", "reason": "None"}, "steps": []}
-    assert records(job)["5"][0].state.base == "FAILED"
+    (record,) = records(job)["5"]
+    assert record.state.base == "FAILED"
+    assert record.exit_code is None
+    told = {"status": ["ERROR"], "return_code": opt(1), "signal": {"id": opt(None), "name": ""}}
+    job = {**layout_23_11(), "state": {"current": ["FAILED"]}, "exit_code": told, "steps": []}
+    assert records(job)["5"][0].exit_code == ExitCode(1, 0)
 
 
 def test_array_tasks_and_their_waiting_rest() -> None:

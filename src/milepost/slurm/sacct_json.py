@@ -2,7 +2,9 @@
 
 21.08 and 22.05 print bare numbers, words and nulls; 23.02 prints {set, infinite, number} for some
 numbers; 23.11 and later for nearly all, and lists of words for states. Times are seconds since
-the epoch, memory is in MB, exit codes are whole (nothing is taken off).
+the epoch, memory is in MB, exit codes are whole (nothing is taken off). Seen with 22.05: each
+exit code that is no signal is printed as a success of 0, also that of a FAILED job, so such a code
+counts as not recorded.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from milepost.errors import SchedulerError
 from milepost.slurm.exitcode import ExitCode
 from milepost.slurm.jobids import expand, parse_job_id
 from milepost.slurm.records import Row
-from milepost.slurm.states import parse_state
+from milepost.slurm.states import State, parse_state
 
 _MIB = 1 << 20
 _PER_CPU = 1 << 63
@@ -87,13 +89,13 @@ def _job_row(job_id: str, job: Json) -> Row:
     times, required, tres = job["time"], job.get("required") or {}, job.get("tres") or {}
     limit = number(times.get("limit"))
     req_cpus, nodes = _count(required.get("CPUs")), job.get("nodes")
-    reason = job["state"].get("reason")
+    reason, state = job["state"].get("reason"), parse_state(job["state"]["current"])
     return Row(
         job_id=job_id,
         raw_id=str(job["job_id"]),
         step=None,
-        state=parse_state(job["state"]["current"]),
-        exit_code=_exit_code(job.get("exit_code")),
+        state=state,
+        exit_code=_believed(_exit_code(job.get("exit_code")), state),
         derived_exit_code=_exit_code(job.get("derived_exit_code")),
         submit=_moment(times.get("submission")),
         eligible=_moment(times.get("eligible")),
@@ -119,10 +121,13 @@ def _step_row(job: Row, step: Json) -> Row:
     times = step["time"]
     used = ((step.get("tres") or {}).get("requested") or {}).get("max")
     nodes = (step.get("nodes") or {}).get("range")
-    return replace(
-        Row(job.job_id, job.raw_id, _step_name(step.get("step") or {}), parse_state(""), None),
-        state=parse_state(step["state"]),
-        exit_code=_exit_code(step.get("exit_code")),
+    state = parse_state(step["state"])
+    return Row(
+        job_id=job.job_id,
+        raw_id=job.raw_id,
+        step=_step_name(step.get("step") or {}),
+        state=state,
+        exit_code=_believed(_exit_code(step.get("exit_code")), state),
         start=_moment(times.get("start")),
         end=_moment(times.get("end")),
         elapsed_s=_seconds(times.get("elapsed")),
@@ -154,6 +159,10 @@ def _exit_code(value: Any) -> ExitCode | None:
     if code is None and killer is None:
         return None
     return ExitCode(int(code or 0), int(killer or 0))
+
+
+def _believed(exit_code: ExitCode | None, state: State) -> ExitCode | None:
+    return None if state.base == "FAILED" and exit_code == ExitCode(0, 0) else exit_code
 
 
 def _moment(value: Any) -> float | None:

@@ -41,7 +41,7 @@ def parse_rows(text: str, separator: str = SEPARATOR) -> list[Row]:
     """
     lines = text.split("\n")
     names = [name.strip().lower() for name in lines[0].split(separator)]
-    if not {"jobid", "state"} <= set(names):
+    if "state" not in names or not {"jobid", "jobidraw"} & set(names):
         raise SchedulerError(
             f"does not begin with a header that has JobID and State: {lines[0][:80]!r}",
             where="sacct",
@@ -69,7 +69,7 @@ def _records(lines: list[str], width: int, separator: str) -> Iterator[list[str]
 
 
 def _rows(values: Mapping[str, str]) -> list[Row]:
-    job_id = parse_job_id(values["jobid"])
+    job_id = parse_job_id(values.get("jobid") or values["jobidraw"])
     row = _row(job_id.job, job_id.step, {key: value.strip() for key, value in values.items()})
     return [row if one == row.job_id else _row(one, row.step, values) for one in expand(job_id.job)]
 
