@@ -244,6 +244,18 @@ def test_reasons_that_this_slurm_has_are_in_the_table(cluster: Cluster) -> None:
     assert unknown == set()
 
 
+def test_the_page_shows_what_is_printed(cluster: Cluster, tmp_path: Path) -> None:
+    RunFolder(tmp_path).contract().table({"0001": {"a": {"C": 1}}})
+    options = ("--partition=short", "--time=10", "--qos=high")
+    comment = "--comment=rule_shard_wildcards_sweep_0001"
+    job_id = cluster.submit(tmp_path, "true", *options, comment)
+    wait_reason(cluster, job_id, "PartitionTimeLimit")
+    page = (Path(__file__).parents[2] / "docs" / "why.md").read_text(encoding="utf-8")
+    shown = page.split("$ milepost why 171\n")[1].split("  submitted")[0]
+    printed = told(why_job(job_id, tmp_path)).split("  submitted")[0]
+    assert printed == shown.replace("171", job_id)
+
+
 def test_the_command_line_answers(cluster: Cluster, tmp_path: Path) -> None:
     job_id = cluster.submit(tmp_path, "true", "--hold", "--qos=high")
     argv = [sys.executable, "-m", "milepost.cli.main", "why", job_id, "--json"]

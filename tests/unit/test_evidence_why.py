@@ -20,6 +20,7 @@ from milepost.evidence.why_text import command_lines, told
 from milepost.model import Action
 from milepost.slurm import version
 from milepost.slurm.command import SEPARATOR, replaced_by
+from milepost.slurm.reasons import parse_reason
 from milepost.slurm.sacct_text import FIELDS, FREE_TEXT
 
 DOWN = (1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
@@ -505,3 +506,17 @@ def test_time_left_is_never_below_nothing(tmp_path: Path) -> None:
         story = why_job("71", tmp_path)
     text = told(replace(story, now=epoch("2026-03-01T10:00:00Z")))
     assert "time left  0 s of 60 min" in text
+
+
+def test_the_page_names_every_category_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "why.md").read_text(encoding="utf-8")
+    kinds = page.split("| kind |")[1].split("\n\n")[0]
+    rows = [
+        line.split("|")[1].strip().replace(" the ", "_").replace(" ", "_")
+        for line in kinds.splitlines()[2:]
+    ]
+    assert rows == ["wait", "wait_or_fix", "fix", "never", "held", "after_end"]
+    for line in kinds.splitlines()[2:]:
+        names = [n.strip() for n in line.split("|")[2].split(",")]
+        category = line.split("|")[1].strip().replace(" the ", "_").replace(" ", "_")
+        assert {str(parse_reason(n.strip("`")).category) for n in names} == {category}

@@ -56,7 +56,8 @@ class AttemptStory:
 
     `number` is the runner's, None where no runner began. `state` and `exit_text` are the
     scheduler's, `exit_words` says what the code means. `cpus` and `asked_bytes` are what the job
-    asked for. `finding` is None while it runs and when it ended well.
+    asked for; `cpu_s` was used within `cpu_wall_s`, the wall time of whoever measured it (the job,
+    or the runner in it). `finding` is None while it runs and when it ended well.
     """
 
     number: int | None
@@ -71,6 +72,7 @@ class AttemptStory:
     max_rss_bytes: int | None = None
     asked_bytes: int | None = None
     cpu_s: float | None = None
+    cpu_wall_s: float | None = None
     cpus: int | None = None
     finding: Finding | None = None
     cause: str | None = None
@@ -167,12 +169,14 @@ def _of_runner(
     details: JobDetails | None,
     own: ShardPaths | None,
 ) -> AttemptStory:
+    started = None if one.started is None else epoch(one.started)
+    ended = None if one.ended is None else epoch(one.ended)
     base = AttemptStory(
         number=one.number,
         job_id=one.job_id,
         where=one.host,
-        started=None if one.started is None else epoch(one.started),
-        ended=None if one.ended is None else epoch(one.ended),
+        started=started,
+        ended=ended,
         exit_text=None if one.exit_code is None else str(one.exit_code),
         exit_words=None
         if one.exit_code is None
@@ -180,6 +184,7 @@ def _of_runner(
         stop=one.stop,
         max_rss_bytes=one.max_rss_bytes,
         cpu_s=one.cpu_s,
+        cpu_wall_s=None if started is None or ended is None else ended - started,
         finding=one.finding,
         log=None if own is None else _newest_log(own, one.number),
     )
@@ -202,7 +207,7 @@ def _with_record(
     words = None if code is None else _words(code, record, details, is_shard)
     if str(code) == "0:0" and not record.job_state.is_success:
         words = None  # Slurm writes 0:0 for a time limit, a cancel, a requeue: nobody exited
-    cpu_s = base.cpu_s if record.cpu_s is None else record.cpu_s
+    is_measured = record.cpu_s is not None and is_ended
     # A record that is not whole yet has `16?` for the memory and 0 CPUs.
     asked = _given(details) if _is_present(record, details) else (None, None)
     return replace(
@@ -214,7 +219,8 @@ def _with_record(
         exit_words=base.exit_words if words is None else words,
         max_rss_bytes=max(filter(None, (base.max_rss_bytes, record.max_rss_bytes)), default=None),
         asked_bytes=record.req_mem_bytes or asked[0],
-        cpu_s=cpu_s,
+        cpu_s=record.cpu_s if is_measured else base.cpu_s,
+        cpu_wall_s=record.elapsed_s if is_measured else base.cpu_wall_s,
         cpus=record.cpus or asked[1],
         is_open=not is_ended and not record.state.is_terminal,
     )

@@ -71,6 +71,7 @@ def _attempt(attempt: AttemptStory) -> dict[str, Any]:
         "max_rss_bytes": attempt.max_rss_bytes,
         "asked_bytes": attempt.asked_bytes,
         "cpu_s": attempt.cpu_s,
+        "cpu_wall_s": attempt.cpu_wall_s,
         "cpus": attempt.cpus,
         "finding": None if attempt.finding is None else attempt.finding.as_json(),
         "cause": attempt.cause,

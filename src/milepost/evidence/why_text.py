@@ -153,7 +153,8 @@ def _attempt(attempt: AttemptStory) -> Iterator[str]:
     yield f"  {number}{_moment(attempt.started)} {end} ({duration(attempt.wall_s)})"
     yield from _indented(f"on {attempt.where or 'n/a'}{job}")
     yield from _indented(_ending(attempt))
-    yield from _indented(_usage(attempt))
+    if not attempt.is_open:
+        yield from _indented(_usage(attempt))
     if attempt.finding is not None:
         finding = attempt.finding
         cause = "" if attempt.cause is None else f": {attempt.cause}"
@@ -184,13 +185,9 @@ def _usage(attempt: AttemptStory) -> str:
         )
         memory += f" of {_size(attempt.asked_bytes)}{part}"
     cpu = f"CPU {duration(attempt.cpu_s)}"
-    if attempt.cpus and attempt.wall_s:
-        part = (
-            ""
-            if attempt.cpu_s is None
-            else (f" ({100 * attempt.cpu_s / (attempt.cpus * attempt.wall_s):.0f} %)")
-        )
-        cpu += f" of {attempt.cpus} x {duration(attempt.wall_s)}{part}"
+    if attempt.cpus and attempt.cpu_wall_s and attempt.cpu_s is not None:
+        share = 100 * attempt.cpu_s / (attempt.cpus * attempt.cpu_wall_s)
+        cpu += f" of {attempt.cpus} x {duration(attempt.cpu_wall_s)} ({share:.0f} %)"
     return f"memory {memory}, {cpu}"
 
 
