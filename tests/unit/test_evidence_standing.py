@@ -64,6 +64,6 @@ def test_command_line_shows_every_run_on_80_columns(
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(command, [], catch_exceptions=False)
     assert max(map(len, ran.output.splitlines())) <= 80
-    assert "next for sweep: milepost closeout sweep" in ran.output
+    assert "sweep: next: milepost closeout sweep" in ran.output
     told = json.loads(CliRunner().invoke(command, ["--json"]).output)
     assert [run["run"] for run in told] == ["other", "sweep"]

@@ -31,7 +31,8 @@ def command(run: str | None, root: Path, as_json: bool) -> None:
     header = ("run", "tasks", "done", "failed", "left", "rate/s", "ETA", "shards")
     click.echo(tabulate(header, [s.row() for s in found]))
     for one in found:
-        click.echo(f"next for {one.run}: {one.next}")
+        closed = f"closed: results/{one.run}/closeout/report.html"
+        click.echo(f"{one.run}: {'next: ' + one.next if one.next else closed}")
 
 
 def _runs(root: Path) -> list[str]:

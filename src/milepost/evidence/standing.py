@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from milepost.clock import epoch
+from milepost.durable import read_json
 from milepost.evidence.gather import gather
 from milepost.evidence.reconcile import Ask, ShardVerdict, count, reconcile
 from milepost.evidence.types import RunEvidence
@@ -32,7 +33,7 @@ class Standing:
     rate: float | None
     eta_s: float | None
     shards: dict[str, int]
-    next: str
+    next: str | None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,8 +81,8 @@ def _rate(verdicts: Sequence[ShardVerdict]) -> float | None:
     return total or None
 
 
-def _next(run: RunEvidence, verdicts: Sequence[ShardVerdict]) -> str:
-    """The one command that brings the run on."""
+def _next(run: RunEvidence, verdicts: Sequence[ShardVerdict]) -> str | None:
+    """The one command that brings the run on; None when it is closed."""
     name = run.paths.run
     if not verdicts:
         smoke_only = run.spec is not None and run.spec.stop == "smoke-only"
@@ -93,4 +94,16 @@ def _next(run: RunEvidence, verdicts: Sequence[ShardVerdict]) -> str:
     if any(v.verdict is Verdict.RUNNING for v in verdicts):
         return f"milepost status {name}"
     pending = next((v for v in verdicts if v.verdict is Verdict.PENDING), None)
-    return pending.command if pending else f"milepost closeout {name}"
+    if pending is not None:
+        return pending.command
+    return None if _is_closed(run) else f"milepost closeout {name}"
+
+
+def _is_closed(run: RunEvidence) -> bool:
+    """Is there a closeout that says closed, newer than the last attempt's end?"""
+    try:
+        record = read_json(run.paths.closeout / "record.json")
+    except FileNotFoundError:
+        return False
+    last = max((a.ended or "" for s in run.shards for a in s.attempts), default="")
+    return bool(record["closed"]) and str(record["created"]) >= last
