@@ -145,12 +145,30 @@ def publish_directory(source: Path, target: Path) -> bool:
             if error.errno != errno.EXDEV:
                 raise
             near = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-            shutil.copytree(source, near, dirs_exist_ok=True)
-            if not publish_directory(near, target):
-                shutil.rmtree(near)
-                return False
+            try:
+                _copy_durably(source, near)
+                if not publish_directory(near, target):
+                    shutil.rmtree(near)
+                    return False
+            except BaseException:
+                shutil.rmtree(near, ignore_errors=True)
+                raise
             shutil.rmtree(source)
     return True
+
+
+def _copy_durably(source: Path, target: Path) -> None:
+    """Copy what is in a folder into another; unlike copytree, the first error keeps its errno."""
+    for entry in sorted(source.iterdir()):
+        copy = target / entry.name
+        if entry.is_dir():
+            copy.mkdir()
+            _copy_durably(entry, copy)
+        else:
+            shutil.copy2(entry, copy)
+            fsync_file(copy)
+    shutil.copystat(source, target)
+    fsync_directory(target)
 
 
 def digest_file(path: Path | str, algorithm: str = "blake3") -> str:
