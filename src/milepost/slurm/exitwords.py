@@ -65,7 +65,8 @@ def explain_exit(
         )
     text = _MILEPOST.get(code) if is_shard else None
     text = _code(code) if text is None else f"milepost: {text}"
-    hidden = _hidden(code, version)
+    is_settled = exact is not None and exact.code == code
+    hidden = None if is_settled else _hidden(code, version)
     return text if hidden is None else f"{text}; or {hidden}"
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from milepost.resources import load_yaml
@@ -88,6 +88,7 @@ NONE = "None"
 """What Slurm prints when it has not looked at a job yet."""
 
 
+@lru_cache(maxsize=4096)
 def parse_reason(text: str | None) -> Reason:
     """Explain a Reason field, as squeue (%r and %R), scontrol or sacct print it.
 
