@@ -16,6 +16,7 @@ from milepost.durable import atomic_file
 from milepost.errors import DataError
 from milepost.model import Shard, Task
 
+csv.field_size_limit(1 << 30)  # of a value that a table may hold its JSON is longer
 HEADER = ("shard", "task", "line", "params")
 
 

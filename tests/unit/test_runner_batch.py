@@ -203,6 +203,50 @@ def test_a_missing_program_is_one_clear_error(project: Project) -> None:
     assert project.json("work/sq/shards/0001/attempts/1.json")["stop"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("first_line", "value", "says"),
+    [
+        ("", "1", "#!/bin/sh"),
+        ("#!/no/such/interpreter", "1", "interpreter"),
+        ("#!/bin/sh", "ü" * 100_000, "into a file"),
+    ],
+)
+def test_what_the_kernel_does_not_start_is_one_clear_error(
+    project: Project, first_line: str, value: str, says: str
+) -> None:
+    project.write("work.sh", f"{first_line}\ntrue\n").chmod(0o755)
+    project.batch("sq", [1], artifacts=[])
+    project.table("sq", [{"n": value}])
+    project.run("sq", work=command("./work.sh {n}"))
+    with pytest.raises(ConfigError, match="cannot be started") as caught:
+        run(project.launch("sq"))
+    assert says in str(caught.value.fix)
+
+
+def test_a_callable_gets_its_fields_and_its_folder_and_returns_its_result(
+    project: Project,
+) -> None:
+    project.write(
+        "own_jobs.py",
+        "import pathlib\n"
+        "def square(n, out):\n"
+        "    (pathlib.Path(out) / 'note.txt').write_text(n)\n"
+        "    if n == '3':\n        raise ValueError('n=3 is out of its domain')\n"
+        "    return {'square': int(n) ** 2}\n",
+    )
+    project.batch("sq", [1, 2, 3, 4], artifacts=[{"path": "note.txt", "check": "nonempty"}])
+    work = {"kind": "batch", "tasks": "config/sq.csv", "function": "own_jobs:square"}
+    project.run("sq", work=work)
+    paths = project.launch("sq")
+    assert run(paths) == 11
+    state = read_journal(paths.shard("0001").journal)
+    assert {k: row.data["result"] for k, row in state.done.items()} == {
+        key(n): {"square": n * n} for n in (1, 2, 4)
+    }
+    assert (paths.artifact(key(4)) / "note.txt").read_text() == "4"
+    assert "ValueError: n=3" in state.failed[key(3)].data["log"][-1]
+
+
 # the end of the time
 
 

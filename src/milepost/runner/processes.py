@@ -9,6 +9,7 @@ slot; the part that a task wrote is read back only when it is needed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -32,6 +33,13 @@ _DEFAULT_SIGNALS = (
     signal.SIGHUP,
 )
 
+_NOT_STARTED = {
+    errno.ENOEXEC: "begin the script with a line such as #!/bin/sh, or name its interpreter",
+    errno.EACCES: "make it executable (chmod +x), or name its interpreter",
+    errno.ENOENT: "mend its first line: the interpreter named there is missing",
+    errno.E2BIG: "write such a long value into a file and name the file in the table",
+}
+
 Command = tuple[Sequence[str], Mapping[str, str]]
 """argv and the variables that are added to the environment."""
 
@@ -51,20 +59,32 @@ def find_program(name: str) -> str:
 def spawn(
     argv: Sequence[str], env: Mapping[str, str], stdout_fd: int, stderr_fd: int, program: str
 ) -> int:
-    """Start a process in a group of its own, with stdin from nowhere; return its id."""
-    return os.posix_spawn(
-        program,
-        list(argv),
-        env,
-        file_actions=(
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, stdout_fd, 1),
-            (os.POSIX_SPAWN_DUP2, stderr_fd, 2),
-        ),
-        setpgroup=0,
-        setsigdef=_DEFAULT_SIGNALS,
-        setsigmask=(),
-    )
+    """Start a process in a group of its own, with stdin from nowhere; return its id.
+
+    ConfigError for what the kernel does not start: a script without `#!`, too long a value.
+    """
+    try:
+        return os.posix_spawn(
+            program,
+            list(argv),
+            env,
+            file_actions=(
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, stdout_fd, 1),
+                (os.POSIX_SPAWN_DUP2, stderr_fd, 2),
+            ),
+            setpgroup=0,
+            setsigdef=_DEFAULT_SIGNALS,
+            setsigmask=(),
+        )
+    except OSError as error:
+        if error.errno not in _NOT_STARTED:
+            raise
+        raise ConfigError(
+            f"{program!r} cannot be started ({error.strerror})",
+            where="work.command",
+            fix=_NOT_STARTED[error.errno],
+        ) from error
 
 
 def kill_group(pid: int, number: int) -> None:
@@ -144,7 +164,7 @@ class ProcessPool:
         slot.env.update(extra)
         try:
             pid = spawn(argv, slot.env, slot.out_fd, slot.log_fd, program)
-        except OSError:
+        except (ConfigError, OSError):
             self._idle.append(slot)
             raise
         self._running[pid] = slot
