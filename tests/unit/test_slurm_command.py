@@ -19,6 +19,11 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.fixture(autouse=True)
+def no_slurm() -> None:
+    """These tests run commands of their own."""
+
+
 def test_answer_is_stdout(tmp_path: Path) -> None:
     assert ask(script(tmp_path, 'echo "$1"; echo noise >&2'), "a b; exit 9") == "a b; exit 9\n"
 
