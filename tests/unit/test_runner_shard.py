@@ -259,7 +259,7 @@ def test_what_makes_no_durable_progress_in_a_walltime_fails(
         )
         project.launch("walk")
     paths = project.paths("walk")
-    assert run_shard(paths, "0001", ShardOptions(walltime_s=0.5), lambda text: None) == 11
+    assert run_shard(paths, "0001", ShardOptions(walltime_s=1.0), lambda text: None) == 11
     assert Path("tries").read_text() == "x\n"
     (row,) = [
         r for r in read_journal(paths.shard("0001").journal).failed.values() if r.event == "task"
