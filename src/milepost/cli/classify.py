@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from milepost.cli.options import json_option
 from milepost.errors import ConfigError, DataError
 from milepost.model import Finding
 
@@ -19,7 +20,7 @@ from milepost.model import Finding
 @click.option("--state", help="state of the scheduler, such as TIMEOUT or 'CANCELLED by 0'")
 @click.option("--exit-code", help="exit code: 137, -9, or exit:signal as sacct prints it")
 @click.option("--signatures", type=click.Path(path_type=Path), help="YAML list of your own ones")
-@click.option("--json", "as_json", is_flag=True, help="one JSON object a line, one line a log")
+@json_option
 def command(
     logs: Sequence[str],
     state: str | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.errors import ConfigError, Suspect
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
 @click.option(
     "--accept", metavar="REASON", help="Close with what is false now, and say why for ever."
 )
-@click.option(
-    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+@root_option
+@json_option
 def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bool) -> None:
     """Judge RUN and write results/RUN/closeout/: report, records, RO-Crate.
 

@@ -8,18 +8,14 @@ from typing import Any
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.errors import ConfigError, DataError, Refused
 from milepost.paths import RunPaths
 
 
 @click.command()
 @click.argument("run")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("."),
-    help="Folder that holds results/ and work/.",
-)
+@root_option
 @click.option(
     "--what-if",
     "changes",
@@ -27,7 +23,7 @@ from milepost.paths import RunPaths
     metavar="KEY=VALUE",
     help="Plan with another value, such as mtbf_h=6 or t_ckpt_s=30; writes nothing. May be given again.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print plan.json instead of the summary.")
+@json_option
 def command(run: str, root: Path, changes: tuple[str, ...], as_json: bool) -> None:
     """Choose interval, shard size, walltime, profile and mode of RUN.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milepost.cli.options import json_option
 from milepost.errors import DataError, Suspect
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     "--check", "check", metavar="FILE", help="tell what would leak from FILE (- is stdin)"
 )
 @click.option("--redact", "clean", metavar="FILE", help="print FILE without what would leak")
-@click.option("--json", "as_json", is_flag=True, help="what would leak, as one JSON object")
+@json_option
 def command(check: str | None, clean: str | None, as_json: bool) -> None:
     """Tell what would leak from a text that you want to publish; exit 21 when something would.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.errors import Suspect
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ COLUMNS = ("shard", "verdict", "done", "failed", "missing", "attempts", "next_ac
 @click.argument("run")
 @click.option("--deep", is_flag=True, help="Compare digests too, not only sizes.")
 @click.option("--strict", is_flag=True, help="Exit 21 unless every shard is DONE.")
-@click.option(
-    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+@root_option
+@json_option
 def command(run: str, deep: bool, strict: bool, root: Path, as_json: bool) -> None:
     """Judge every shard of RUN by journal, scheduler and artifacts.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from milepost.cli.options import root_option
 from milepost.clock import utc_now
 from milepost.paths import RunPaths
 from milepost.runner.shard import ShardOptions, run_shard
@@ -15,12 +16,7 @@ from milepost.runner.shard import ShardOptions, run_shard
 @click.command("shard")
 @click.argument("run")
 @click.argument("shard")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("."),
-    help="Folder that holds results/ and work/.",
-)
+@root_option
 @click.option(
     "--walltime", type=float, help="Seconds this attempt may take; default: the contract's runtime."
 )

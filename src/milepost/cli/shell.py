@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milepost.cli.options import root_option
 from milepost.paths import RunPaths
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 @click.argument("run")
 @click.argument("shard")
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF SLURM]")
-@click.option(
-    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
-)
+@root_option
 @click.option("--print", "only_print", is_flag=True, help="Show the command; needs no Slurm.")
 @click.option(
     "--read-only", is_flag=True, help="Also while an attempt works on it; gives no folder."

@@ -9,23 +9,19 @@ from typing import Any
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.errors import ConfigError
 from milepost.paths import RunPaths
 
 
 @click.command()
 @click.argument("run")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("."),
-    help="Folder that holds results/ and work/.",
-)
+@root_option
 @click.option("--jobs", default=2000, show_default=True, help="How many jobs to simulate.")
 @click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
 @click.option("--shape", default=1.0, show_default=True, help="Weibull shape; below 1: clusters.")
 @click.option("--interval", type=float, help="Seconds between checkpoints; that of the plan.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(
     run: str,
     root: Path,

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.errors import Refused
 from milepost.launch.smoke import smoke
 from milepost.paths import RunPaths
@@ -16,13 +17,8 @@ from milepost.paths import RunPaths
 
 @click.command("smoke")
 @click.argument("run")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("."),
-    help="Folder that holds results/ and work/.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+@root_option
+@json_option
 def command(run: str, root: Path, as_json: bool) -> None:
     """Run the smoke test of RUN; exit 20 when the gate stays shut."""
     paths = RunPaths(run, root)

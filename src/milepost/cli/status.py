@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
+from milepost.cli.options import json_option, root_option
+
 
 @click.command(short_help="what is done, running and failed, on one screen")
 @click.argument("run", required=False)
-@click.option(
-    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
+@root_option
+@json_option
 def command(run: str | None, root: Path, as_json: bool) -> None:
     """Show how RUN, or every run here, stands. Reads only."""
     from milepost.evidence.standing import standing

@@ -9,19 +9,15 @@ from pathlib import Path
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.launch.submission import submit
 from milepost.paths import RunPaths
 
 
 @click.command("submit")
 @click.argument("run")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("."),
-    help="Folder that holds results/ and work/.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@root_option
+@json_option
 def command(run: str, root: Path, as_json: bool) -> None:
     """Freeze the shards of RUN; refuses (exit 20) unless smoke and plan are of its contract."""
     done = submit(

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
+from milepost.cli.options import json_option, root_option
 from milepost.errors import ConfigError
 
 
 @click.command(short_help="why a job or shard waits, runs or ended, and what to do")
 @click.argument("what", nargs=-1, required=True, metavar="JOBID | RUN/SHARD | RUN SHARD")
-@click.option(
-    "--root", type=click.Path(path_type=Path), default=Path("."), help="Folder of the workflow."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@root_option
+@json_option
 def command(what: tuple[str, ...], root: Path, as_json: bool) -> None:
     """Tell why a Slurm job or a shard stands where it stands, and what to do about it.
 
