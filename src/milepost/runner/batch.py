@@ -28,6 +28,7 @@ from milepost.runner.attempt import (
     is_final,
     time_limit_finding,
 )
+from milepost.runner.durations import Durations
 from milepost.runner.hardware import slot_environments
 from milepost.runner.job import Completion, Job, Pool
 from milepost.runner.processes import Command, ProcessPool
@@ -38,7 +39,6 @@ SAY_EVERY_S = 30.0
 STOP_GRACE_S = 20.0
 """After a stop signal, tasks may run on for this long at most: Slurm kills after 30 s."""
 LOG_LINES = 20
-SAMPLE = 1000
 
 
 class Batch:
@@ -51,7 +51,7 @@ class Batch:
         self._total = len(attempt.shard.tasks)
         self._before = self._total - len(self._todo)
         self._outcome = Outcome(done=self._before)
-        self._seconds: deque[float] = deque(maxlen=SAMPLE)
+        self._durations = Durations()
         self._failures = dict(attempt.journal.state.failures)
         self._given_up: dict[str, Finding] = {}
         self._retry: deque[Task] = deque()
@@ -141,17 +141,12 @@ class Batch:
         if outcome.stop is None:
             if attempt.loop.stop is not None:
                 outcome.stop = f"signal {attempt.loop.stop}"
-                self._kill_at = now + min(STOP_GRACE_S, 1.0 + 1.5 * self._p95_s())
-            elif attempt.remaining_s() < (self._p95_s() if self._next_exists() else 0.0):
+                self._kill_at = now + min(STOP_GRACE_S, 1.0 + 1.5 * self._durations.p95_s)
+            elif attempt.remaining_s() < (self._durations.p95_s if self._next_exists() else 0.0):
                 outcome.stop = "walltime"
                 self._kill_at = now + max(0.0, attempt.remaining_s())
         if self._kill_at is not None and (now >= self._kill_at or attempt.loop.stops > 1):
             self._end_what_runs()
-
-    def _p95_s(self) -> float:
-        if not self._seconds:
-            return 0.0
-        return sorted(self._seconds)[int(0.95 * (len(self._seconds) - 1))]
 
     def _end_what_runs(self) -> None:
         """TERM, a moment, KILL. What is ended so has no row: it runs again."""
@@ -205,7 +200,7 @@ class Batch:
         attempt.journal.append(TASK, job.task.key, DONE, seconds=completion.seconds, data=data)
         attempt.sync.add(files, attempt.run.artifacts if job.out is not None else None)
         self._given_up.pop(job.task.key, None)
-        self._seconds.append(completion.seconds)
+        self._durations.add(completion.seconds)
         self._outcome.done += 1
         self._outcome.useful_s = (self._outcome.useful_s or 0.0) + completion.seconds
 
