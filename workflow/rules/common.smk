@@ -10,6 +10,7 @@ from pathlib import Path
 
 from milepost.config.inputs import find_inputs
 from milepost.config.load import parse_config, spec_digest
+from milepost.config.needs import is_accepted, is_closed, is_given, record_of
 from milepost.errors import MilepostError
 from milepost.launch.attend import Attendant
 from milepost.launch.heads import enter_head, only_looks
@@ -50,9 +51,22 @@ if workflow.config_settings.config:
 
 
 def contract_inputs(run):
-    """The task table and every file whose content the contract freezes."""
+    """The task table and every file whose content the contract freezes; for what other runs
+    give, their shards and the records of their closeouts."""
     spec = RUNS[run]
-    return [spec.work.table, *(proof.path for proof in find_inputs(spec, Path(".")))]
+    own = [proof.path for proof in find_inputs(spec, Path("."), only_own=True)]
+    if not is_given(spec.work.table, spec.needs):
+        own.append(spec.work.table)
+    # who accepted what failed in a needed run does not want it tried again first
+    awaited = [needed for needed in spec.needs if not is_accepted(needed, Path("."))]
+    # the shards as well, because a record of an unfinished run may exist already
+    shards = [upload for needed in awaited for upload in uploads_of(needed)]
+    return [*own, *shards, *(str(record_of(needed, Path("."))) for needed in awaited)]
+
+
+def ready_runs(wildcards=None):
+    """Runs that wait for no other run."""
+    return [run for run in RUNS if all(is_closed(n, Path(".")) for n in RUNS[run].needs)]
 
 
 def cpus_of(wildcards):
@@ -111,10 +125,6 @@ def uploads_of(run):
 
 def uploads_of_run(wildcards):
     return uploads_of(wildcards.run)
-
-
-def uploads_of_all_runs(wildcards):
-    return [upload for run in RUNS for upload in uploads_of(run)]
 
 
 def unfinished_markers():

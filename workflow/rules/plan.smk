@@ -22,4 +22,4 @@ rule plan_run:
 
 rule plan:
     input:
-        expand("results/{run}/plan/plan.json", run=RUNS),
+        lambda wildcards: expand("results/{run}/plan/plan.json", run=ready_runs()),

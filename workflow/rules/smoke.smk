@@ -25,4 +25,4 @@ rule smoke_test_run:
 
 rule smoke_test:
     input:
-        expand("results/{run}/smoke/smoke.json", run=RUNS),
+        lambda wildcards: expand("results/{run}/smoke/smoke.json", run=ready_runs()),

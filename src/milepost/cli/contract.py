@@ -82,11 +82,19 @@ def _override(text: str | None) -> dict[str, Any]:
 
 
 def _check(runs: Mapping[str, RunSpec], as_json: bool) -> None:
-    """Read the whole table of each run, and say how many rows it has."""
-    from milepost.config.tasks import read_tasks
-
-    rows = {name: len(read_tasks(Path(spec.work.table), spec)) for name, spec in runs.items()}
+    """Read the whole table of each run, and say how many rows it has; None: not there yet."""
+    rows = {name: _rows(spec) for name, spec in runs.items()}
     if as_json:
         click.echo(json.dumps({"valid": True, "rows": rows}))
     for name, count in rows.items() if not as_json else ():
-        click.echo(f"{name}: valid, {count} rows")
+        given = f"the table comes from {', '.join(runs[name].needs)}"
+        click.echo(f"{name}: valid, {given if count is None else f'{count} rows'}")
+
+
+def _rows(spec: RunSpec) -> int | None:
+    from milepost.config.needs import awaits
+    from milepost.config.tasks import read_tasks
+
+    if awaits(spec.work.table, spec.needs, Path(".")):
+        return None
+    return len(read_tasks(Path(spec.work.table), spec))

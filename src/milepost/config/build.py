@@ -35,6 +35,7 @@ def build_run(name: str, raw: Block) -> RunSpec:
         software=tuple(raw["software"]),
         workload=raw["workload"],
         resource_class=raw["resource_class"],
+        needs=tuple(raw.get("needs", ())),
         resources=Resources(**raw["resources"]),
         artifacts=tuple(_artifact(item) for item in raw["artifacts"]),
         control=None if raw["control"] is None else ControlSpec(**raw["control"]),

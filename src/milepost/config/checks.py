@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from milepost.config.checks_run import RUN_CHECKS
-from milepost.config.checks_work import WORK_CHECKS
-from milepost.config.schema import Problem, shown
+from milepost.config.checks_work import WORK_CHECKS, needed_by
+from milepost.config.needs import find_circles
+from milepost.config.schema import Problem, neighbour, shown
 from milepost.config.view import View
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -29,6 +30,7 @@ def check_config(data: Mapping[str, Any], root: Path) -> list[Problem]:
         lambda: _numbers(view),
         lambda: _names(view),
         lambda: _tiers(view),
+        lambda: _needs(view),
     ]
     problems = [problem for check in checks for problem in check()]
     for run in view.items("runs"):
@@ -56,6 +58,21 @@ def _names(view: View) -> Iterator[Problem]:
             )
         elif len(run.name) > _LONGEST_NAME:
             yield run.wrong(f"the name is longer than {_LONGEST_NAME} characters")
+
+
+def _needs(view: View) -> Iterator[Problem]:
+    """Needed runs exist, and no run waits for itself."""
+    known = [run.name for run in view.items("runs")]
+    needs = {run.name: needed_by(run) for run in view.items("runs")}
+    for run in view.items("runs"):
+        for place in run.items("needs"):
+            if (name := place.text()) is not None and name not in known:
+                others = [other for other in known if other != run.name]
+                yield place.wrong(f"there is no run {name!r}; {neighbour(name, others)}")
+    for circle in find_circles(needs):
+        yield view.at("runs", circle[0], "needs").wrong(
+            f"a circle of runs that wait for each other: {' needs '.join(circle)}; remove one"
+        )
 
 
 def _tiers(view: View) -> Iterator[Problem]:

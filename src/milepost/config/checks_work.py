@@ -9,6 +9,7 @@ from pathlib import Path
 from milepost.config.adapters import adapter_names, check_adapter
 from milepost.config.command import BUILTIN_FIELDS, CommandTemplate
 from milepost.config.inputs import glob_files
+from milepost.config.needs import awaits
 from milepost.config.schema import Problem, neighbour, shown
 from milepost.config.tasks import read_header
 from milepost.config.template import field_names
@@ -27,6 +28,11 @@ def table_of(run: View) -> View | None:
     if kind not in _WANTS:
         return None
     return run.at("work", "tasks" if kind == "batch" else "members")
+
+
+def needed_by(run: View) -> list[str]:
+    """The runs that a run names as needed."""
+    return [name for place in run.items("needs") if (name := place.text()) is not None]
 
 
 def _shape(run: View, root: Path) -> Iterator[Problem]:
@@ -59,7 +65,7 @@ def _either(keys: tuple[str, ...]) -> str:
 def _table(run: View, root: Path) -> Iterator[Problem]:
     table = table_of(run)
     name = None if table is None else table.text()
-    if table is None or name is None:
+    if table is None or name is None or awaits(name, needed_by(run), root):
         return
     try:
         read_header(root / name)
@@ -70,8 +76,10 @@ def _table(run: View, root: Path) -> Iterator[Problem]:
 def _columns(run: View, root: Path) -> list[str] | None:
     table = table_of(run)
     name = None if table is None else table.text()
+    if name is None or awaits(name, needed_by(run), root):
+        return None
     try:
-        return None if name is None else read_header(root / name)
+        return read_header(root / name)
     except ConfigError:
         return None  # reported by _table
 
@@ -167,10 +175,16 @@ def _adapter(run: View, root: Path) -> Iterator[Problem]:
 def _files(run: View, root: Path) -> Iterator[Problem]:
     """Files and globs that are named do exist."""
     for place in run.items("work", "inputs"):
-        if (text := place.text()) is not None and not glob_files(root, text):
+        text = place.text()
+        if text is None or awaits(text, needed_by(run), root):
+            continue
+        if not glob_files(root, text):
             yield place.wrong(f"{shown(text)} matches no file below the folder of the workflow")
     for place in (run.at("planner", "profiles"), run.at("privacy", "public_note")):
-        if (text := place.text()) is not None and not (root / text).is_file():
+        text = place.text()
+        if text is None or awaits(text, needed_by(run), root):
+            continue
+        if not (root / text).is_file():
             yield place.wrong(f"there is no file {shown(text)}; write it, or leave the key out")
 
 

@@ -27,6 +27,7 @@ from milepost.config.contract import (
     read_contract,
 )
 from milepost.config.inputs import find_inputs
+from milepost.config.needs import closed_needs
 from milepost.config.plain import flatten, merge
 from milepost.config.spec import RunSpec
 from milepost.config.tasks import read_tasks
@@ -62,7 +63,8 @@ def freeze(spec: RunSpec, paths: RunPaths, now: datetime) -> Contract:
     """Freeze `spec` as the contract of its run and publish it; the same bytes when nothing changed.
 
     The run is launched when it has a frozen submission; then Refused names what may not change.
-    `now` (with a time zone) is recorded. Reads the task table and digests the inputs.
+    Refused also when a run that it needs is not closed. `now` (with a time zone) is recorded.
+    Reads the task table and digests the inputs.
     """
     new = _describe(spec, paths.root)
     old = read_contract(paths.frozen_contract) if paths.frozen_contract.exists() else None
@@ -101,6 +103,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 def _describe(spec: RunSpec, root: Path) -> dict[str, Any]:
     """The content of the contract, all but its time."""
+    needs = closed_needs(spec.name, spec.needs, root)
     frozen, accepted = _split(spec)
     frozen[ADAPTER_DIGEST] = adapter_digest(spec.work.adapter)
     inputs = [proof.as_json() for proof in find_inputs(spec, root)]
@@ -114,6 +117,7 @@ def _describe(spec: RunSpec, root: Path) -> dict[str, Any]:
         "accepted": accepted,
         "inputs": inputs,
         "table": {"path": spec.work.table, "rows": rows, "digest": digest_file(table)},
+        "needs": needs,
         "versions": find_versions(spec.software),
     }
 
@@ -172,7 +176,8 @@ def _binding(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changeable(data: Mapping[str, Any]) -> dict[str, Any]:
     others = {"table": data["table"], "versions": data["versions"]}
-    return {**flatten(data["accepted"]), **flatten(others)}
+    needed = {f"contract of {run}": digest for run, digest in data.get("needs", {}).items()}
+    return {**flatten(data["accepted"]), **flatten(others), **needed}
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:

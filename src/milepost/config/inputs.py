@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from milepost.config.needs import is_given
 from milepost.config.spec import RunSpec, WorkSpec
 from milepost.durable import digest_file
 from milepost.errors import ConfigError
@@ -15,15 +17,18 @@ from milepost.model import FileProof
 _WORD = re.compile(r"""[^\s'"|&;<>()=,:]+""")
 
 
-def find_inputs(spec: RunSpec, root: Path) -> list[FileProof]:
+def find_inputs(spec: RunSpec, root: Path, *, only_own: bool = False) -> list[FileProof]:
     """Proof of every input, sorted by path: files below `root` that a command names, the globs
     of `work.inputs`, and the module of `work.function`.
 
-    ConfigError when a glob matches nothing.
+    With `only_own` without those that needed runs give. ConfigError when a glob matches nothing.
     """
-    files = {**_named(spec, root), **_globbed(spec.work, root), **_module(spec.work, root)}
+    given = spec.needs if only_own else ()
+    patterns = [pattern for pattern in spec.work.inputs if not is_given(pattern, given)]
+    files = {**_named(spec, root), **_globbed(patterns, root), **_module(spec.work, root)}
     table = os.path.normpath(spec.work.table)
-    return [_proof(name, path) for name, path in sorted(files.items()) if name != table]
+    names = (name for name in sorted(files) if name != table and not is_given(name, given))
+    return [_proof(name, files[name]) for name in names]
 
 
 def _proof(name: str, path: Path) -> FileProof:
@@ -44,9 +49,9 @@ def _below(word: str, root: Path, spec: RunSpec) -> str | None:
     return name if is_input else None
 
 
-def _globbed(work: WorkSpec, root: Path) -> dict[str, Path]:
+def _globbed(patterns: Sequence[str], root: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for pattern in work.inputs:
+    for pattern in patterns:
         matches = glob_files(root, pattern)
         if not matches:
             raise ConfigError(

@@ -171,6 +171,8 @@ class RunSpec:
     software: tuple[str, ...] = ()
     workload: str = "simulation"
     resource_class: str = "cpu"
+    needs: tuple[str, ...] = ()
+    """Runs whose closeout must say closed before this one starts."""
     resources: Resources = field(default_factory=Resources)
     artifacts: tuple[ArtifactCheck, ...] = ()
     control: ControlSpec | None = None
