@@ -86,6 +86,17 @@ def test_a_program_that_never_checkpoints_is_not_launched(tmp_path: Path) -> Non
     assert "the smoke test did not pass" in said(submit)
 
 
+def test_a_gate_that_stays_shut_holds_up_no_other_run(mended: Project) -> None:
+    mended.batch("bad", [1, 2], artifacts=[])
+    mended.run("bad", work={**mended.runs["bad"]["work"], "command": "false {out} {n}"})
+    done = mended.snakemake("--keep-going")
+    assert done.returncode != 0
+    assert "nothing was launched" in said(done)
+    assert mended.markers("bad") == []
+    assert mended.markers("sq") == ["0001", "0002", "0003"]
+    assert mended.json("results/sq/closeout/record.json")["verdict"] == "CLOSED"
+
+
 @pytest.mark.parametrize("tolerance", [None, 1e3])
 def test_the_same_program_passes_when_its_state_is_whole_or_the_tolerance_allows(
     tmp_path: Path, tolerance: float | None
