@@ -135,6 +135,34 @@ def test_who_waits_for_a_lease_can_be_told_to_stop(
     assert runner.end()[0] == 0
 
 
+def test_a_callable_at_work_is_ended_by_a_stop_and_runs_again(project: Project) -> None:
+    project.write(
+        "own_jobs.py",
+        "import os\n"
+        "def square(n):\n"
+        "    with open(f'ran-{n}', 'a') as stream:\n        stream.write('x')\n"
+        "    if n == '2' and os.path.exists('hold'):\n        open('hold').read()\n"
+        "    return {'square': int(n) ** 2}\n",
+    )
+    project.batch("sq", [1, 2, 3], artifacts=[])
+    work = {"kind": "batch", "tasks": "config/sq.csv", "function": "own_jobs:square"}
+    project.run("sq", work=work)
+    project.launch("sq")
+    fifo = project.root / "hold"
+    os.mkfifo(fifo)
+    runner = Runner(project, "sq")
+    descriptor = wait_for_reader(fifo)
+    runner.process.send_signal(signal.SIGTERM)
+    code, told = runner.end()
+    assert code == 75, told
+    with pytest.raises(BrokenPipeError):  # the worker is gone, too
+        os.write(descriptor, b"x")
+    os.close(descriptor)
+    fifo.unlink()
+    ok(project.milepost("shard", "sq", "0001"))
+    assert ran(project) == {"1": 1, "2": 2, "3": 1}
+
+
 # stages and long processes
 
 STAGE = """\
