@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shlex
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from milepost.config.needs import is_accepted, is_closed, is_given, record_of
 from milepost.errors import MilepostError
 from milepost.launch.attend import Attendant
 from milepost.launch.heads import enter_head, only_looks
-from milepost.launch.request import request_of
+from milepost.launch.request import most_mem_mb, request_of
 from milepost.paths import RunPaths
 from milepost.shardtable import shard_names
 
@@ -29,11 +30,14 @@ try:
 except MilepostError as error:
     raise WorkflowError(str(error))
 
+# Only the head asks Slurm; the Snakemake inside a job has been told.
+IS_NEAR_SLURM = workflow.is_main_process and shutil.which("squeue") is not None
+
 # A head that was killed leaves a lock and marks behind; the same command simply goes on.
 if workflow.is_main_process and not only_looks(sys.argv[1:]):
     for note in enter_head():
         print(note, file=sys.stderr)
-    if shutil.which("squeue"):
+    if IS_NEAR_SLURM:
         # its jobs run on: wait for them instead of submitting them a second time
         Attendant(
             Path("."), lambda text: print(f"milepost: {text}", file=sys.stderr)
@@ -78,7 +82,8 @@ def shard_resources():
 
     def asked(wildcards):
         run = wildcards.run
-        return request_of(RUNS[run], RunPaths(run), wildcards.shard, None)
+        most = most_mem_mb(RUNS[run].slurm.partition) if IS_NEAR_SLURM else None
+        return request_of(RUNS[run], RunPaths(run), wildcards.shard, most)
 
     def extra(wildcards, attempt):
         options = [
@@ -149,5 +154,13 @@ def close_out_after_failure():
 
 def attend_jobs():
     """On a cluster a process beside the head looks after jobs that the executor gives up on."""
-    if shutil.which("squeue"):
+    if IS_NEAR_SLURM:
         subprocess.Popen(["milepost", "attend", "--with-parent"])
+
+
+def tell_submit():
+    """Where the shards will go, for the step that asks the scheduler before the launch."""
+    if workflow.executor_plugin.name == "slurm":
+        jobs = workflow.resource_settings.nodes
+        at_most = f" --jobs {jobs}" if isinstance(jobs, int) else ""
+        os.environ["MILEPOST_SUBMIT_OPTIONS"] = f"--scheduler slurm{at_most}"
