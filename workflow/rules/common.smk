@@ -70,7 +70,9 @@ def contract_inputs(run):
 
 def ready_runs(wildcards=None):
     """Runs that wait for no other run."""
-    return [run for run in RUNS if all(is_closed(n, Path(".")) for n in RUNS[run].needs)]
+    return [
+        run for run in RUNS if all(is_closed(n, Path(".")) for n in RUNS[run].needs)
+    ]
 
 
 def cpus_of(wildcards):

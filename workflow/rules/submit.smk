@@ -15,4 +15,5 @@ checkpoint submit:
         # new sizes of shards must reach the table, though the contract stays as it is
         sharding=lambda wildcards: str(RUNS[wildcards.run].shards),
     shell:
-        "exec milepost --log {log} submit {wildcards.run}"
+        # set by the head, when it knows where the shards will go: no parameter of the results
+        "exec milepost --log {log} submit {wildcards.run} ${{MILEPOST_SUBMIT_OPTIONS:-}}"

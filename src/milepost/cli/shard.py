@@ -46,7 +46,7 @@ def command(
     Exit code: 0 done, 75 stopped at a durable point and resumable, 11/12/13 failed
     (runtime, data, storage), 20 refused.
     """
-    options = ShardOptions(walltime, automatic > 0, wait, drill)
+    options = ShardOptions(walltime, automatic > 0, automatic, wait, drill)
 
     def say(text: str) -> None:
         print(f"{utc_now()} [{run} {shard}] {text}", file=sys.stderr, flush=True)

@@ -16,13 +16,25 @@ from milepost.paths import RunPaths
 
 @click.command("submit")
 @click.argument("run")
+@click.option(
+    "--scheduler",
+    type=click.Choice(["none", "slurm"]),
+    default="none",
+    help="Ask it first whether it would take the shards.",
+)
+@click.option("--jobs", type=int, help="So many shards are in its queue at a time; default: all.")
 @root_option
 @json_option
-def command(run: str, root: Path, as_json: bool) -> None:
-    """Freeze the shards of RUN; refuses (exit 20) unless smoke and plan are of its contract."""
+def command(run: str, scheduler: str, jobs: int | None, root: Path, as_json: bool) -> None:
+    """Freeze the shards of RUN; refuses (exit 20) unless smoke and plan are of its contract.
+
+    With `--scheduler slurm` also when Slurm would refuse a shard or let it wait for ever.
+    """
     done = submit(
         RunPaths(run, root),
         lambda text: print(f"[{run} submit] {text}", file=sys.stderr, flush=True),
+        on_slurm=scheduler == "slurm",
+        jobs=jobs,
     )
     if as_json:
         print(json.dumps(asdict(done) | {"path": str(done.path)}))

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from milepost.errors import SchedulerError
+from milepost.evidence.cancelled import note_cancelled
+from milepost.paths import RunPaths
 from milepost.slurm.control import requeue
 from milepost.slurm.jobs import FolderJob, folder_jobs
 
@@ -38,10 +40,12 @@ class Attendant:
         self._given_up: set[str] = set()
 
     def requeue_preempted(self) -> list[FolderJob]:
-        """Requeue what was preempted for good; returns all jobs of the folder."""
+        """Requeue what was preempted for good, note what was cancelled; all jobs of the folder."""
         jobs = folder_jobs(self._folder)
         for job in jobs:
             ended_long_ago = job.end is not None and time.time() - job.end > SETTLE_S
+            if job.is_cancelled and job.run is not None and job.shard is not None:
+                note_cancelled(RunPaths(job.run, self._folder).shard(job.shard).live, job)
             if job.state.base == "PREEMPTED" and job.state.is_terminal and ended_long_ago:
                 self._requeue(job)
         return jobs

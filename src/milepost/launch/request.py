@@ -11,12 +11,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from milepost.config.spec import RunSpec
+from milepost.errors import SchedulerError
+from milepost.evidence.unsaid import completed
 from milepost.lease import attempt_records
 from milepost.model import Action
 from milepost.paths import RunPaths
+from milepost.slurm.limits import partitions
 
 GROWTH = 1.5
 NOTICE_S = 60.0
@@ -87,4 +91,18 @@ def request_of(spec: RunSpec, paths: RunPaths, shard: str, most_mem_mb: int | No
         smoke = json.loads(paths.smoke.read_text(encoding="utf-8"))
     except FileNotFoundError:
         smoke = None
-    return request(spec, smoke, attempt_records(paths.shard(shard).live), most_mem_mb)
+    live = paths.shard(shard).live
+    attempts = [completed(live, record) for record in attempt_records(live)]
+    return request(spec, smoke, attempts, most_mem_mb)
+
+
+@cache
+def most_mem_mb(partition: str | None) -> int | None:
+    """Memory of the largest node of a partition (None: the default one); None where not heard."""
+    try:
+        known = partitions()
+    except SchedulerError:
+        return None
+    named = partition.split(",") if partition else [p.name for p in known.values() if p.is_default]
+    sizes = [known[name].mem_per_node_bytes or 0 for name in named if name in known]
+    return max(sizes, default=0) // (1 << 20) or None

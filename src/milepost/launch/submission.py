@@ -20,6 +20,8 @@ from milepost.durable import atomic_file, digest_file, read_json, write_json
 from milepost.errors import Refused, StorageError
 from milepost.journal import read_journal
 from milepost.launch.assign import assign_tasks
+from milepost.launch.cluster import check_cluster
+from milepost.launch.request import request
 from milepost.lease import Lease, acquire_when_free, read_holder
 from milepost.model import Shard, Task
 from milepost.paths import RunPaths
@@ -40,12 +42,24 @@ class Submission:
     path: Path
 
 
-def submit(paths: RunPaths, say: Callable[[str], None]) -> Submission:
-    """Freeze the shard table of a run and publish it; Refused when the gate does not open."""
+def submit(
+    paths: RunPaths,
+    say: Callable[[str], None],
+    *,
+    on_slurm: bool = False,
+    jobs: int | None = None,
+) -> Submission:
+    """Freeze the shard table of a run and publish it; Refused when the gate does not open.
+
+    `on_slurm` asks Slurm first whether it would take the shards, at most `jobs` at a time.
+    """
     contract = load_contract(paths)
     smoke = _gate(paths.smoke, contract, "smoke")
     plan = _gate(paths.plan, contract, "plan")
     _preflight(contract.spec, paths, smoke)
+    if on_slurm:
+        wanted = request(contract.spec, smoke, ())
+        check_cluster(contract.spec, wanted, plan["shard_count"], jobs, say)
     lease = Lease(paths.work / "submit")
     acquire_when_free(lease, say)
     try:

@@ -16,6 +16,7 @@ from milepost.journal import JournalWriter
 from milepost.lease import Lease
 from milepost.model import Action, FailureClass, Finding, Shard
 from milepost.paths import RunPaths, ShardPaths
+from milepost.runner.oom import oom_finding
 from milepost.runner.signals import SignalLoop
 from milepost.runner.sync import GroupSync
 
@@ -136,10 +137,18 @@ class Attempt:
             self.lease.check()
 
 
-def is_final(row_data: Mapping[str, Any]) -> bool:
-    """Does a failed row need a remedy from outside, so that nobody tries again unasked?"""
-    action = row_data.get("finding", {}).get("action")
-    return action not in (Action.RETRY_SAME, Action.RESUME_FROM_CHECKPOINT)
+_ANYWHERE = (Action.RETRY_SAME, Action.RESUME_FROM_CHECKPOINT, Action.WAIT)
+_BY_A_LARGER_REQUEST = (Action.RETRY_MORE_MEMORY, Action.LONGER_WALLTIME)
+
+
+def is_final(finding: Mapping[str, Any], *, on_slurm: bool) -> bool:
+    """Does a failure need a remedy from outside, so that nobody tries again unasked?
+
+    On Slurm the next request is larger by what was lacking (launch.request); this machine has no
+    more memory and time at the next try than at the last.
+    """
+    action = finding.get("action")
+    return action not in _ANYWHERE and not (on_slurm and action in _BY_A_LARGER_REQUEST)
 
 
 def time_limit_finding(attempt: Attempt) -> Finding:
@@ -157,15 +166,22 @@ def time_limit_finding(attempt: Attempt) -> Finding:
     )
 
 
-def classify_output(output: bytes, exit_code: int) -> Finding:
-    """The finding for what a process printed last and how it ended."""
+def classify_output(output: bytes, exit_code: int, oom_kills: int = 0) -> Finding:
+    """The finding for what a process printed last and how it ended.
+
+    `oom_kills` of its processes were killed by the kernel for want of memory.
+    """
+    if oom_kills:
+        return oom_finding(oom_kills, exit_code)
     from milepost.evidence.classify import classify  # signatures are loaded for failures only
 
     return classify(output, exit_code=exit_code)
 
 
-def artifact_finding(error: DataError) -> Finding:
+def artifact_finding(error: DataError, oom_kills: int = 0) -> Finding:
     """The finding for work that said it had succeeded and whose artifact does not verify."""
+    if oom_kills:  # a script may go on after the end of a child, and exit 0 without its output
+        return oom_finding(oom_kills, 0)
     return Finding(
         FailureClass.DATA, "bad_artifact", Action.RETRY_SAME, ("exit code 0", str(error)), 0.95
     )

@@ -31,14 +31,18 @@ from milepost.runner.attempt import (
 from milepost.runner.durations import Durations
 from milepost.runner.hardware import slot_environments
 from milepost.runner.job import Completion, Job, Pool
+from milepost.runner.oom import OomCounter
 from milepost.runner.processes import Command, ProcessPool
 from milepost.runner.publish import publish, read_result, verify_output
 from milepost.runner.workers import WorkerPool
+from milepost.slurm.environment import inside_job
 
 SAY_EVERY_S = 30.0
 STOP_GRACE_S = 20.0
 """After a stop signal, tasks may run on for this long at most: Slurm kills after 30 s."""
 LOG_LINES = 20
+KILLED = (-9, 137)
+"""Ended by SIGKILL, or a shell's word for it."""
 
 
 class Batch:
@@ -56,6 +60,8 @@ class Batch:
         self._given_up: dict[str, Finding] = {}
         self._retry: deque[Task] = deque()
         self._running: dict[str, Task] = {}
+        self._oom = OomCounter()
+        self._kills: dict[str, int | None] = {}
         self._kill_at: float | None = None
         self._said = self._began = time.monotonic()
         work = self._spec.work
@@ -120,6 +126,7 @@ class Batch:
             task = self._todo.popleft() if self._todo else self._retry.popleft()
             self._pool.start(Job(task, self._make_out(task) if self._needs_out else None))
             self._running[task.key] = task
+            self._kills[task.key] = self._oom.known
 
     def _make_out(self, task: Task) -> Path:
         """An empty folder: what a failed try left behind must not pass for output of the next."""
@@ -172,14 +179,22 @@ class Batch:
         try:
             self._succeed(completion)
         except DataError as error:
-            self._fail(completion, artifact_finding(error))
+            kills = self._oom_kills(completion)
+            self._fail(completion, artifact_finding(error, kills))
         if self._attempt.drill and outcome.done > self._before:
             self._attempt.sync.flush()
             self._pool.kill(signal.SIGKILL)
             die()
 
     def _classify(self, completion: Completion) -> Finding:
-        return classify_output(completion.output, completion.exit_code)
+        kills = self._oom_kills(completion)
+        return classify_output(completion.output, completion.exit_code, kills)
+
+    def _oom_kills(self, completion: Completion) -> int:
+        """Kills for want of memory while the task ran that cannot have hit another one."""
+        kills = self._oom.rose_since(self._kills.pop(completion.job.task.key, None))
+        is_killed = completion.exit_code in KILLED
+        return kills if is_killed or self._pool.capacity == 1 else 0
 
     def _succeed(self, completion: Completion) -> None:
         job, attempt = completion.job, self._attempt
@@ -273,10 +288,11 @@ def _failed_for_good(attempt: Attempt) -> set[str]:
     if not attempt.is_automatic:
         return set()
     state, limit = attempt.journal.state, attempt.spec.retry_limit
+    on_slurm = inside_job() is not None
     return {
         name
         for name, row in state.failed.items()
-        if is_final(row.data) or state.failures[name] > limit
+        if is_final(row.data.get("finding", {}), on_slurm=on_slurm) or state.failures[name] > limit
     }
 
 

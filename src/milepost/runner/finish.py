@@ -13,8 +13,11 @@ def is_finished(attempt: Attempt) -> bool:
     return attempt.shard.tasks[0].key in attempt.journal.state.done
 
 
-def finish_member(attempt: Attempt, outcome: Outcome) -> None:
-    """Publish the private folder as the shard's artifacts, or record what does not verify."""
+def finish_member(attempt: Attempt, outcome: Outcome, oom_kills: int = 0) -> None:
+    """Publish the private folder as the shard's artifacts, or record what does not verify.
+
+    `oom_kills` of its processes were killed for want of memory: then that is why.
+    """
     member = attempt.shard.tasks[0]
     try:
         proofs = verify_output(attempt.out, attempt.spec.artifacts, member.params)
@@ -22,7 +25,7 @@ def finish_member(attempt: Attempt, outcome: Outcome) -> None:
         target = attempt.run.artifact(attempt.shard.name)
         publish(attempt.out, target, proofs)
     except DataError as error:
-        finding = artifact_finding(error)
+        finding = artifact_finding(error, oom_kills)
         data = {"finding": finding.as_json(), "exit": 0, "log": []}
         attempt.journal.append(TASK, member.key, FAILED, data=data)
         attempt.sync.flush()

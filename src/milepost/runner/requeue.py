@@ -2,9 +2,9 @@
 
 * Our own deadline, or the signal before the walltime: the runner requeues the job.
 * TERM at the time limit: the same, as long as the notice lasts.
-* TERM because of preemption (slurmctld then shows a PreemptTime): Slurm requeues by itself in
-  REQUEUE mode; in CANCEL mode it would end the job for good, so the runner requeues it.
-* TERM without either: somebody cancelled the job, and it stays cancelled.
+* TERM because of preemption: in REQUEUE mode Slurm has put the job back already; in CANCEL mode it
+  shows a PreemptTime and would end the job for good, so the runner requeues it.
+* TERM without any of these: somebody cancelled the job, and it stays cancelled.
 
 The same job id starts again from the first line of its script and resumes; the executor sees one
 job that waits again, and no retry is spent.
@@ -14,32 +14,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import StrEnum
 
 from milepost.errors import SchedulerError
 from milepost.slurm.control import requeue
+from milepost.slurm.details import JobDetails
 from milepost.slurm.environment import inside_job
 from milepost.slurm.queue import job_details
 
-LIMIT_SLACK_S = 90.0
-"""Slurm looks at time limits now and then: TERM so near the end is the limit's."""
+LIMIT_SLACK_S = 2.0
+"""Slurm ends a job at or after its limit; clocks differ by less than this."""
 
 
-def requeue_after_stop(stop: str, say: Callable[[str], None]) -> bool:
-    """Requeue the job of this process if its stop asks for it; whether this call did it."""
+class After(StrEnum):
+    """What becomes of the job."""
+
+    REQUEUED = "requeued"
+    WAITS = "waits"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+def requeue_after_stop(stop: str, say: Callable[[str], None]) -> After:
+    """Requeue the job of this process if its stop asks for it; what becomes of it."""
     job_id = inside_job()
     if job_id is None:
-        return False
+        return After.UNKNOWN
     try:
         reason = _reason(stop, job_id)
         if reason is None:
             say(f"job {job_id} was cancelled; it is not requeued")
-            return False
+            return After.CANCELLED
         done = requeue(job_id)
     except SchedulerError as error:
         say(f"the job could not be requeued: {error}")
-        return False
+        return After.UNKNOWN
     say(f"job {job_id} is requeued ({reason}) and resumes" if done else f"job {job_id} waits again")
-    return done
+    return After.REQUEUED if done else After.WAITS
 
 
 def _reason(stop: str, job_id: str) -> str | None:
@@ -50,9 +61,41 @@ def _reason(stop: str, job_id: str) -> str | None:
         return None
     if details.preempt_time is not None:
         return "it was preempted"
-    if details.end is not None and details.end - time.time() < LIMIT_SLACK_S:
-        started = details.start or 0.0
-        limit = details.time_limit_s
-        if limit is not None and time.time() - started >= limit - LIMIT_SLACK_S:
-            return "its time limit is reached"
-    return None
+    if _is_going_back(details):
+        return "Slurm has put it back"
+    return "its time limit is reached" if _is_at_limit(details) else None
+
+
+def _is_going_back(details: JobDetails) -> bool:
+    """Is it waiting again already, or only cleaning up before that?
+
+    Slurm says COMPLETING in both cases; a job that ended for good has an end that is past.
+    """
+    if details.state.is_waiting:
+        return True
+    is_completing = "COMPLETING" in details.state.flags
+    return is_completing and (details.end is None or details.end > time.time() + 1.0)
+
+
+def _is_at_limit(details: JobDetails) -> bool:
+    """Slurm says TimeLimit as soon as it ends a job for it; the clock is the older witness."""
+    if details.reason.name == "TimeLimit":
+        return True
+    start, limit_s = details.start, details.time_limit_s
+    if start is None or limit_s is None:
+        return False
+    return time.time() - start >= limit_s - LIMIT_SLACK_S
+
+
+def remaining_s() -> float | None:
+    """How long Slurm lets the job of this process run; None outside a job or when not heard."""
+    job_id = inside_job()
+    if job_id is None:
+        return None
+    try:
+        details = job_details(job_id)
+    except SchedulerError:
+        return None
+    if details is None or details.start is None or details.time_limit_s in (None, float("inf")):
+        return None
+    return details.start + float(details.time_limit_s or 0.0) - time.time()

@@ -213,13 +213,13 @@ class Resumable:
         """What the end of the application means for the shard."""
         outcome = self._outcome
         if ended.exit_code == 0:
-            finish_member(self._attempt, outcome)
+            finish_member(self._attempt, outcome, ended.oom_kills)
         elif ended.stop is not None:
             outcome.stop = ended.stop
         elif ended.exit_code == RESUMABLE:
             outcome.stop = "walltime"
         else:
-            self._record_failure(ended, classify_output(ended.output, ended.exit_code))
+            self._record_failure(ended, _classify(ended))
         if outcome.stop == "walltime" and not has_progress:
             outcome.stop = None
             self._record_failure(ended, time_limit_finding(self._attempt))
@@ -237,6 +237,10 @@ class Resumable:
         self._attempt.sync.flush()
         self._outcome.findings.append(finding)
         self._outcome.failed = 1
+
+
+def _classify(ended: Ended) -> Finding:
+    return classify_output(ended.output, ended.exit_code, ended.oom_kills)
 
 
 def run_resumable(attempt: Attempt) -> Outcome:

@@ -32,12 +32,13 @@ from milepost.journal import (
     read_journal,
     write_marker,
 )
-from milepost.lease import LOOK_AGAIN_S, Holder, Lease, acquire_when_free
+from milepost.lease import LOOK_AGAIN_S, Holder, Lease, acquire_when_free, update_attempt
 from milepost.model import FileProof, Shard, WorkKind
-from milepost.paths import RunPaths, ShardPaths
+from milepost.paths import RunPaths
+from milepost.runner.again import check_retry
 from milepost.runner.attempt import Attempt, Outcome
 from milepost.runner.held import may_take
-from milepost.runner.requeue import requeue_after_stop
+from milepost.runner.requeue import After, remaining_s, requeue_after_stop
 from milepost.runner.signals import SignalLoop
 from milepost.runner.step import become_step
 from milepost.runner.sync import GroupSync
@@ -47,10 +48,15 @@ from milepost.slurm.environment import inside_job
 
 @dataclass(frozen=True, slots=True)
 class ShardOptions:
-    """How a shard is run: `walltime_s` None takes the contract's runtime."""
+    """How a shard is run.
+
+    `walltime_s` None takes what Slurm gives the job, else the contract's runtime. `retries` is how
+    often the shard was retried without being asked.
+    """
 
     walltime_s: float | None = None
     is_automatic: bool = False
+    retries: int = 0
     wait: bool = True
     drill: bool = False
 
@@ -62,14 +68,17 @@ def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[
     shard = read_shard(paths.frozen_shards, name)
     with SignalLoop() as loop:
         while True:
-            lease = _take_lease(paths.shard(name), options, loop, say)
+            check_retry(contract.spec, paths, name, options.retries)
+            lease = _take_lease(contract, paths, name, options, loop, say)
             if lease is None:
                 return RESUMABLE
+            number = lease.attempt
             outcome = _run_attempt(contract, paths, shard, lease, options, loop, say)
             if outcome.stop is None:
                 return outcome.exit_code
             if inside_job() is not None:
-                requeue_after_stop(outcome.stop, say)
+                if requeue_after_stop(outcome.stop, say) is After.CANCELLED:
+                    update_attempt(paths.shard(name).attempt(number), stop="cancelled")
                 return RESUMABLE
             if outcome.stop != "walltime":
                 return outcome.exit_code
@@ -78,13 +87,19 @@ def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[
 
 
 def _take_lease(
-    paths: ShardPaths, options: ShardOptions, loop: SignalLoop, say: Callable[[str], None]
+    contract: Contract,
+    paths: RunPaths,
+    name: str,
+    options: ShardOptions,
+    loop: SignalLoop,
+    say: Callable[[str], None],
 ) -> Lease | None:
     """The lease, or None when a stop signal came while somebody else held it."""
-    lease = Lease(paths.live, slurm_job_id=inside_job(), may_take=may_take)
+    lease = Lease(paths.shard(name).live, slurm_job_id=inside_job(), may_take=may_take)
 
     def pause() -> bool:
         loop.wait(LOOK_AGAIN_S)
+        check_retry(contract.spec, paths, name, options.retries)  # it may just have been cancelled
         return loop.stop is None
 
     if not options.wait:
@@ -134,7 +149,7 @@ def _run_attempt(
     say: Callable[[str], None],
 ) -> Outcome:
     shard_paths = paths.shard(shard.name)
-    walltime_s = options.walltime_s or contract.spec.resources.runtime_s
+    walltime_s = options.walltime_s or remaining_s() or contract.spec.resources.runtime_s
     outcome = Outcome(stop="error")
     try:
         with JournalWriter(shard_paths.journal, lease.attempt) as journal:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.runner.attempt import TERM_GRACE_S
+from milepost.runner.oom import OomCounter
 from milepost.runner.processes import TAIL_BYTES, find_program, kill_group, read_tail, spawn
 from milepost.runner.signals import SignalLoop
 
@@ -18,7 +19,10 @@ LOOK_EVERY_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the process ended. `stop` is why it was told to stop, None when it was not."""
+    """How the process ended. `stop` is why it was told to stop, None when it was not.
+
+    `oom_kills` counts processes of this job that the kernel killed for want of memory meanwhile.
+    """
 
     exit_code: int
     seconds: float
@@ -26,6 +30,7 @@ class Ended:
     max_rss_bytes: int
     output: bytes
     stop: str | None
+    oom_kills: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ def run_process(
     try:
         start = os.fstat(fd).st_size
         env = dict(os.environ) | dict(extra)
+        oom = OomCounter()
+        before = oom.known
         began = time.monotonic()
         pid = spawn(argv, env, fd, fd, find_program(argv[0]))
         try:
@@ -73,6 +80,7 @@ def run_process(
             usage.ru_maxrss << 10,
             read_tail(fd, start, TAIL_BYTES),
             stop,
+            oom.rose_since(before),
         )
     finally:
         os.close(fd)

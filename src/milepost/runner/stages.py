@@ -110,7 +110,7 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
         try:
             _keep(attempt, stage, values, ended.seconds)
         except DataError as error:
-            finding = artifact_finding(error)
+            finding = artifact_finding(error, ended.oom_kills)
         else:
             outcome.useful_s = (outcome.useful_s or 0.0) + ended.seconds
             return True
@@ -121,7 +121,7 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
             return False
         finding = time_limit_finding(attempt)
     else:
-        finding = classify_output(ended.output, ended.exit_code)
+        finding = classify_output(ended.output, ended.exit_code, ended.oom_kills)
     lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
     data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": lines}
     attempt.journal.append(STAGE, stage.name, FAILED, seconds=ended.seconds, data=data)

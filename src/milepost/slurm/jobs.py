@@ -34,6 +34,11 @@ class FolderJob:
     run: str | None
     shard: str | None
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Did somebody take it out of the queue, or end it, for good?"""
+        return self.state.base == "CANCELLED" and self.state.is_terminal
+
 
 def folder_jobs(folder: Path) -> list[FolderJob]:
     """All jobs of this user that were submitted in `folder`, ended ones included while slurmctld
