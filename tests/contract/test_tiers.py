@@ -27,8 +27,11 @@ MAKERS: dict[str, Callable[[Path], Tier]] = {
 }
 
 
-@pytest.fixture(params=sorted(MAKERS))
+@pytest.fixture(params=[*sorted(MAKERS), "s3", "s3-opened"])
 def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Tier:
+    if request.param.startswith("s3"):
+        place = f"{request.getfixturevalue('s3_server').new_bucket()}/some/run"
+        return open_tier(place) if request.param == "s3-opened" else FsspecTier(place)
     return MAKERS[request.param](tmp_path)
 
 
@@ -151,6 +154,13 @@ def test_names_that_leave_the_tier_are_refused(tier: Tier, local: Path, name: st
     ):
         with pytest.raises(DataError):
             call()
+
+
+def test_cleaning_leaves_what_is_whole(tier: Tier, local: Path) -> None:
+    tier.put_file(local, "run/data.bin")
+    assert tier.clean() == ()
+    assert tier.clean("run") == ()
+    assert tier.list() == ["run/data.bin"]
 
 
 def test_free_bytes_is_a_count_or_not_known(tier: Tier) -> None:

@@ -6,13 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.crypt import load_key
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
-from milepost.checkpoint.restore import Saved, restore_together, wanted_now
+from milepost.checkpoint.restore import Redecompose, Saved, restore_together, wanted_now
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
@@ -22,6 +23,14 @@ from milepost.errors import MilepostError
 from milepost.tiers import Tier, open_tier
 
 _MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the state is cut into ranks: the version of the cut, and how to cut anew."""
+
+    version: int = 1
+    redecompose: Redecompose | None = None
 
 
 class Session:
@@ -35,7 +44,9 @@ class Session:
         fence: Callable[[], None],
         warm: str | Tier | None = None,
         cold: str | Tier | None = None,
+        cut: Cut | None = None,
     ) -> None:
+        self._cut = cut or Cut()
         self._store, self._options, self._ranks, self._fence = store, options, ranks, fence
         self._key = load_key(options.encrypt)
         self._rules = retention_of(options)
@@ -57,6 +68,7 @@ class Session:
         self._store.clean()
         warm = next((remote for remote in self._remotes if remote.label == "warm"), None)
         if warm is not None and self._options.upload:
+            warm.tier.clean(warm.prefix)
             self._store.reserve(warm.generations())
             self._uploader = Uploader(self._store, warm, rules=self._rules, fence=self._fence)
 
@@ -71,14 +83,20 @@ class Session:
             key=self._key,
             fence=self._fence,
             after=self._after_commit,
+            decomposition_version=self._cut.version,
             slowest_tier_bytes_per_s=None if limit is None else limit * _MB,
         )
 
     def restore(self) -> Saved | None:
         """As `Checkpointer.restore`; counts the restore, so that a crash after it is noticed."""
         options = self._options
-        wanted = wanted_now(options.allow, self._ranks.rank, self._ranks.size)
-        saved = restore_together(self._store, wanted, self._ranks, self._remotes, self._key)
+        ranks, cut = self._ranks, self._cut
+        wanted = wanted_now(
+            options.allow, ranks.rank, ranks.size, cut.version, cut.redecompose is not None
+        )
+        saved = restore_together(
+            self._store, wanted, ranks, self._remotes, self._key, cut.redecompose
+        )
         if saved is None:
             return None
         _report(saved)

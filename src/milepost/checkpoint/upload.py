@@ -94,20 +94,23 @@ def _send(
     if algorithm == BLOCKS_ALGORITHM:
         algorithm = "blake3"
         proof = prove_file(local, proof.path)
-    size = tier.stat(far)
-    if size is not None and size != proof.size_bytes:
+    if tier.stat(far) is not None and not _is_there(tier, far, proof, algorithm):
         tier.delete(far)
-        size = None
-    if size is None:
+    if tier.stat(far) is None:
         tier.put_file(local, far, progress=progress)
-    if tier.stat(far) != proof.size_bytes or tier.digest(far, algorithm) != proof.digest:
-        tier.delete(far)
-        raise StorageError(
-            "differs at the far end after it was sent, and was deleted there",
-            where=f"{tier.place}/{far}",
-            fix="run the same command again; if it happens twice, do not trust that place",
-        )
+        if not _is_there(tier, far, proof, algorithm):
+            tier.delete(far)
+            raise StorageError(
+                "differs at the far end after it was sent, and was deleted there",
+                where=f"{tier.place}/{far}",
+                fix="run the same command again; if it happens twice, do not trust that place",
+            )
     return FileProof(far, proof.size_bytes, proof.digest)
+
+
+def _is_there(tier: Tier, far: str, proof: FileProof, algorithm: str) -> bool:
+    """Does the far end hold that file? Read back from there, whoever sent it and whenever."""
+    return tier.stat(far) == proof.size_bytes and tier.digest(far, algorithm) == proof.digest
 
 
 @dataclass(frozen=True, slots=True)

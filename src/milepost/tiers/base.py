@@ -52,6 +52,13 @@ class Tier(Protocol):
     def delete(self, prefix: str) -> None:
         """Delete the file `prefix` or all files below the folder `prefix`; missing is no error."""
 
+    def clean(self, prefix: str = "") -> tuple[str, ...]:
+        """Remove what uploads that were cut short left below the folder `prefix`; returns names.
+
+        Such rests were never files of the tier, but take up room (parts of multipart uploads,
+        temporary files). Only for the one process that may write below `prefix`.
+        """
+
     def free_bytes(self) -> int | None:
         """Room that is left; None where the tier does not tell."""
 

@@ -77,5 +77,8 @@ class LimitTier:
     def delete(self, prefix: str) -> None:
         self.tier.delete(prefix)
 
+    def clean(self, prefix: str = "") -> tuple[str, ...]:
+        return self.tier.clean(prefix)
+
     def free_bytes(self) -> int | None:
         return self.tier.free_bytes()

@@ -89,6 +89,18 @@ class LocalTier:
                 return
             fsync_directory(path.parent)
 
+    def clean(self, prefix: str = "") -> tuple[str, ...]:
+        start = self._path(prefix) if prefix else self.folder
+        found = sorted(
+            Path(root) / name
+            for root, _, names in os.walk(start)
+            for name in names
+            if name.startswith(_TEMPORARY)
+        )
+        for path in found:
+            path.unlink(missing_ok=True)
+        return tuple(path.relative_to(self.folder).as_posix() for path in found)
+
     def free_bytes(self) -> int | None:
         folder = self.folder.absolute()
         while not folder.exists():

@@ -77,6 +77,9 @@ class RetryTier:
     def delete(self, prefix: str) -> None:
         self._try(lambda: self.tier.delete(prefix), prefix)
 
+    def clean(self, prefix: str = "") -> tuple[str, ...]:
+        return self._try(lambda: self.tier.clean(prefix), prefix)
+
     def free_bytes(self) -> int | None:
         return self._try(self.tier.free_bytes, "")
 
