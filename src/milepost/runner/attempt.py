@@ -16,7 +16,7 @@ from milepost.journal import JournalWriter
 from milepost.lease import Lease
 from milepost.model import Action, FailureClass, Finding, Shard
 from milepost.paths import RunPaths, ShardPaths
-from milepost.runner.oom import oom_finding
+from milepost.runner.oom import KILLED, killed_finding, oom_finding
 from milepost.runner.signals import SignalLoop
 from milepost.runner.sync import GroupSync
 
@@ -137,6 +137,8 @@ class Attempt:
             self.lease.check()
 
 
+SURE = 0.5
+"""Below this a finding rests on the exit code alone."""
 _ANYWHERE = (Action.RETRY_SAME, Action.RESUME_FROM_CHECKPOINT, Action.WAIT)
 _BY_A_LARGER_REQUEST = (Action.RETRY_MORE_MEMORY, Action.LONGER_WALLTIME)
 
@@ -166,19 +168,23 @@ def time_limit_finding(attempt: Attempt) -> Finding:
     )
 
 
-def classify_output(output: bytes, exit_code: int, oom_kills: int = 0) -> Finding:
+def classify_output(output: bytes, exit_code: int, oom_kills: int | None = None) -> Finding:
     """The finding for what a process printed last and how it ended.
 
-    `oom_kills` of its processes were killed by the kernel for want of memory.
+    `oom_kills` of its processes were killed by the kernel for want of memory; None: not told.
     """
     if oom_kills:
         return oom_finding(oom_kills, exit_code)
     from milepost.evidence.classify import classify  # signatures are loaded for failures only
 
-    return classify(output, exit_code=exit_code)
+    finding = classify(output, exit_code=exit_code)
+    is_guess = finding.subclass == "host_oom" and finding.confidence < SURE
+    if oom_kills == 0 and exit_code in KILLED and is_guess:
+        return killed_finding(exit_code)
+    return finding
 
 
-def artifact_finding(error: DataError, oom_kills: int = 0) -> Finding:
+def artifact_finding(error: DataError, oom_kills: int | None = None) -> Finding:
     """The finding for work that said it had succeeded and whose artifact does not verify."""
     if oom_kills:  # a script may go on after the end of a child, and exit 0 without its output
         return oom_finding(oom_kills, 0)

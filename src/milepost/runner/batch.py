@@ -31,7 +31,7 @@ from milepost.runner.attempt import (
 from milepost.runner.durations import Durations
 from milepost.runner.hardware import slot_environments
 from milepost.runner.job import Completion, Job, Pool
-from milepost.runner.oom import OomCounter
+from milepost.runner.oom import KILLED, OomCounter
 from milepost.runner.processes import Command, ProcessPool
 from milepost.runner.publish import publish, read_result, verify_output
 from milepost.runner.workers import WorkerPool
@@ -41,8 +41,6 @@ SAY_EVERY_S = 30.0
 STOP_GRACE_S = 20.0
 """After a stop signal, tasks may run on for this long at most: Slurm kills after 30 s."""
 LOG_LINES = 20
-KILLED = (-9, 137)
-"""Ended by SIGKILL, or a shell's word for it."""
 
 
 class Batch:
@@ -190,11 +188,11 @@ class Batch:
         kills = self._oom_kills(completion)
         return classify_output(completion.output, completion.exit_code, kills)
 
-    def _oom_kills(self, completion: Completion) -> int:
+    def _oom_kills(self, completion: Completion) -> int | None:
         """Kills for want of memory while the task ran that cannot have hit another one."""
         kills = self._oom.rose_since(self._kills.pop(completion.job.task.key, None))
-        is_killed = completion.exit_code in KILLED
-        return kills if is_killed or self._pool.capacity == 1 else 0
+        is_its_own = completion.exit_code in KILLED or self._pool.capacity == 1
+        return kills if is_its_own else None
 
     def _succeed(self, completion: Completion) -> None:
         job, attempt = completion.job, self._attempt

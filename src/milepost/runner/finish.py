@@ -13,7 +13,7 @@ def is_finished(attempt: Attempt) -> bool:
     return attempt.shard.tasks[0].key in attempt.journal.state.done
 
 
-def finish_member(attempt: Attempt, outcome: Outcome, oom_kills: int = 0) -> None:
+def finish_member(attempt: Attempt, outcome: Outcome, oom_kills: int | None = None) -> None:
     """Publish the private folder as the shard's artifacts, or record what does not verify.
 
     `oom_kills` of its processes were killed for want of memory: then that is why.

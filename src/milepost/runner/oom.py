@@ -13,6 +13,8 @@ from pathlib import Path
 
 from milepost.model import Action, FailureClass, Finding
 
+KILLED = (-9, 137)
+"""Ended by SIGKILL, or a shell's word for it."""
 _JOB = "job_"
 """Slurm's group of a job is called `job_<id>`; what is above it counts other jobs, too."""
 
@@ -27,10 +29,13 @@ class OomCounter:
         self._files = tuple(counter_files() if files is None else files)
         self.known = self._count()
 
-    def rose_since(self, before: int | None) -> int:
-        """How many more kills there were than `before`, an earlier value of `known`."""
+    def rose_since(self, before: int | None) -> int | None:
+        """How many more kills there were than `before`, an earlier value of `known`.
+
+        None where the kernel does not tell.
+        """
         self.known = self._count()
-        return 0 if self.known is None or before is None else max(0, self.known - before)
+        return None if self.known is None or before is None else max(0, self.known - before)
 
     def _count(self) -> int | None:
         counts = [count for path in self._files if (count := _kills(path)) is not None]
@@ -83,6 +88,15 @@ def _kills(path: Path) -> int | None:
         return None  # the group is gone, or may not be read
     counts = [line.split()[1] for line in lines if line.startswith("oom_kill ")]
     return int(counts[0]) if counts else None
+
+
+def killed_finding(exit_code: int) -> Finding:
+    """The finding for a process that ended by SIGKILL, but not for want of memory."""
+    evidence = (
+        f"exit code {exit_code}",
+        "the kernel counted no kill for want of memory (oom_kill)",
+    )
+    return Finding(FailureClass.RUNTIME, "killed", Action.RETRY_SAME, evidence, confidence=0.7)
 
 
 def oom_finding(kills: int, exit_code: int) -> Finding:

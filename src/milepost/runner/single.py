@@ -21,7 +21,8 @@ LOOK_EVERY_S = 0.25
 class Ended:
     """How the process ended. `stop` is why it was told to stop, None when it was not.
 
-    `oom_kills` counts processes of this job that the kernel killed for want of memory meanwhile.
+    `oom_kills` counts processes of this job that the kernel killed for want of memory meanwhile;
+    None where it does not tell.
     """
 
     exit_code: int
@@ -30,7 +31,7 @@ class Ended:
     max_rss_bytes: int
     output: bytes
     stop: str | None
-    oom_kills: int = 0
+    oom_kills: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
