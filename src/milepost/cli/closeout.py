@@ -42,7 +42,7 @@ def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bo
     if not partial and not closing.closeout.is_closed:
         first = closing.closeout.open_items[0]
         raise Suspect(
-            f"not closed: {first.title.lower()} is not true ({first.evidence})",
+            f"not closed, because this is not true: {first.title} ({first.evidence})",
             where=closing.facts.run.paths.closeout / "report.html",
             fix=first.next_action,
         )

@@ -23,6 +23,9 @@ from milepost.runner.sync import GroupSync
 TERM_GRACE_S = 2.0
 """Between TERM and KILL for what runs when its time is over."""
 
+WALLTIME_STOPS = ("walltime", "signal URG")
+"""Our own deadline, or the signal that a job asks Slurm for before its walltime ends."""
+
 _EXIT = {
     FailureClass.SCHEDULER: 10,
     FailureClass.RUNTIME: 11,

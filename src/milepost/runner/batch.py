@@ -20,6 +20,7 @@ from milepost.journal import DONE, FAILED, TASK
 from milepost.model import Finding, Task
 from milepost.runner.attempt import (
     TERM_GRACE_S,
+    WALLTIME_STOPS,
     Attempt,
     Outcome,
     artifact_finding,
@@ -228,7 +229,7 @@ class Batch:
     def _give_up_what_never_fits(self) -> None:
         """Tasks that a whole walltime was too short for have failed; more attempts will not help."""
         outcome = self._outcome
-        if outcome.stop == "walltime" and outcome.done == self._before and self._running:
+        if outcome.stop in WALLTIME_STOPS and outcome.done == self._before and self._running:
             outcome.stop, finding = None, time_limit_finding(self._attempt)
             for task in self._running.values():
                 self._record_failure(task, finding, None, None, [])

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from milepost.errors import SchedulerError
+from milepost.runner.attempt import WALLTIME_STOPS
 from milepost.slurm.control import requeue
 from milepost.slurm.details import JobDetails
 from milepost.slurm.environment import inside_job
@@ -54,7 +55,7 @@ def requeue_after_stop(stop: str, say: Callable[[str], None]) -> After:
 
 
 def _reason(stop: str, job_id: str) -> str | None:
-    if stop in ("walltime", "signal URG"):
+    if stop in WALLTIME_STOPS:
         return "its walltime ends"
     details = job_details(job_id)
     if details is None:

@@ -24,7 +24,14 @@ from milepost.durable import read_json
 from milepost.errors import RESUMABLE, DataError
 from milepost.journal import CHECKPOINT, COMMITTED, FAILED, TASK
 from milepost.model import FailureClass, Finding
-from milepost.runner.attempt import Attempt, Outcome, classify_output, die, time_limit_finding
+from milepost.runner.attempt import (
+    WALLTIME_STOPS,
+    Attempt,
+    Outcome,
+    classify_output,
+    die,
+    time_limit_finding,
+)
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
 from milepost.runner.places import DEFAULT_INTERVAL_S, checkpoint_place, planned_interval_s
@@ -220,7 +227,7 @@ class Resumable:
             outcome.stop = "walltime"
         else:
             self._record_failure(ended, _classify(ended))
-        if outcome.stop == "walltime" and not has_progress:
+        if outcome.stop in WALLTIME_STOPS and not has_progress:
             outcome.stop = None
             self._record_failure(ended, time_limit_finding(self._attempt))
 

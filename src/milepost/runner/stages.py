@@ -24,6 +24,7 @@ from milepost.errors import DataError
 from milepost.journal import DONE, FAILED, STAGE, TASK
 from milepost.model import ArtifactCheck, FileProof
 from milepost.runner.attempt import (
+    WALLTIME_STOPS,
     Attempt,
     Outcome,
     artifact_finding,
@@ -116,7 +117,7 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
             return True
     elif ended.stop is not None:
         outcome.lost_s = ended.seconds
-        if ended.stop != "walltime" or outcome.useful_s is not None:
+        if ended.stop not in WALLTIME_STOPS or outcome.useful_s is not None:
             outcome.stop = ended.stop
             return False
         finding = time_limit_finding(attempt)
