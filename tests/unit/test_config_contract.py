@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from milepost.cli import contract as cli
 from milepost.config.contract import Contract, load_contract
-from milepost.config.freeze import freeze, read_amendments
+from milepost.config.freeze import Change, freeze, read_amendments
 from milepost.config.load import parse_config
 from milepost.config.plain import merge
 from milepost.config.spec import RunSpec
@@ -191,6 +191,15 @@ MATTERS: list[tuple[dict[str, Any], str]] = [
     ({"resources": {"gpus": 1}, "resource_class": "single-gpu"}, "resources.gpus"),
     ({"checkpoint": {"encrypt": {"key_env": "K"}}}, "checkpoint.encrypt"),
 ]
+
+
+def test_of_long_values_the_part_that_differs_is_shown() -> None:
+    long = "python code/score.py " + " ".join(f"--option-{n} {n}" for n in range(30))
+    shown = str(Change("work.command", f"{long} --out {{out}}", f"{long} --fast --out {{out}}"))
+    old, new = shown.split(" -> ")
+    assert old.endswith(' --out {out}"')
+    assert " --fast --out {out}" in new
+    assert len(shown) < 200
 
 
 @pytest.mark.parametrize(("keys", "field"), MATTERS, ids=map(str, MATTERS))

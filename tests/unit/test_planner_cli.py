@@ -134,6 +134,7 @@ def test_attempts_of_the_run_are_read_and_a_live_one_is_not(paths: RunPaths) -> 
     ended = {"stop": None, "ended": None, "useful_s": 7200.0, "finding": None}
     write_json(live.attempt(1), ended)
     write_json(live.attempt(2), ended)
+    write_json(live.attempts / "2.restored.json", {"lost_s": 1.0})  # no attempt, lies beside it
     live.lease.write_text("{}")
     found = json.loads(plan(paths, "--json").output)
     source = next(row["source"] for row in found["assumptions"] if row["name"] == "mtbf_s")

@@ -134,12 +134,11 @@ def uploads_of_run(wildcards):
     return uploads_of(wildcards.run)
 
 
-def unfinished_markers():
-    """Markers that are missing, of all launched runs."""
+def unfinished_markers(run):
+    """Markers that are missing, of a launched run; of the shards that its newest table has."""
     return [
         str(marker)
-        for run in launched_runs()
-        for shard in shard_names(RunPaths(run).frozen_shards)
+        for shard in shard_names(Path(checkpoints.submit.get(run=run).output.shards))
         if not (marker := RunPaths(run).shard(shard).marker).exists()
     ]
 
@@ -149,9 +148,10 @@ def launched_runs(wildcards=None):
 
 
 def close_out_after_failure():
-    """A run that failed gets its report, too."""
+    """A run that failed gets its report, too; on the screen it would hide what the failure was."""
     for run in launched_runs():
-        shell("milepost closeout {run} --partial || true")
+        shell("milepost closeout {run} --partial > /dev/null || true")
+    shell("milepost status || true")
 
 
 def attend_jobs():

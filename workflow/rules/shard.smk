@@ -23,4 +23,4 @@ rule shard:
 rule failed:
     # Only what is not done, of runs that were launched; no new launch, no closeout.
     input:
-        unfinished_markers(),
+        *[lambda wildcards, run=run: unfinished_markers(run) for run in launched_runs()],

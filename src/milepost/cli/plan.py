@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from milepost.cli.options import json_option, root_option
-from milepost.errors import ConfigError, DataError, Refused
+from milepost.errors import ConfigError, Refused
 from milepost.paths import RunPaths
 
 
@@ -87,23 +87,15 @@ def _gate(smoke: dict[str, Any], digest: str, paths: RunPaths) -> None:
 
 def _read_attempts(paths: RunPaths) -> list[dict[str, Any]]:
     """Attempt records of all shards, oldest first in each; one that may still run is left out."""
-    from milepost.durable import read_json
+    from milepost.lease import attempt_records
 
     records = []
-    for folder in sorted(paths.work.glob("shards/*/attempts")):
-        files = sorted(folder.glob("*.json"), key=lambda path: _number(path))
-        found = [read_json(path) for path in files]
-        if found and found[-1].get("ended") is None and (folder.parent / "lease.json").exists():
+    for shard in sorted(paths.work.glob("shards/*")):
+        found = attempt_records(shard)
+        if found and found[-1].get("ended") is None and (shard / "lease.json").exists():
             found.pop()
         records += found
     return records
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.stem)
-    except ValueError as error:
-        raise DataError("is not named after an attempt number", where=path) from error
 
 
 def _read_profiles(name: str | None, root: Path) -> Any:

@@ -8,6 +8,7 @@ Before the launch a contract is made anew. Afterwards
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,8 @@ _FROZEN: Mapping[str, tuple[str, ...] | None] = {
     "checkpoint": ("encrypt",),
 }
 """What decides the results: whole blocks (None) and keys of blocks."""
+_SHOWN_CHARS = 100
+"""A message shows so much of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,13 @@ class Change:
     new: Any
 
     def __str__(self) -> str:
-        return f"{self.field}: {_short(self.old)} -> {_short(self.new)}"
+        old, new = (json.dumps(value, ensure_ascii=False) for value in (self.old, self.new))
+        # of long values, such as commands, the part where they begin to differ
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
+        start = max(0, sum(1 for _ in same) - 30)
+        if max(len(old), len(new)) <= _SHOWN_CHARS or start == 0:
+            return f"{self.field}: {_short(old)} -> {_short(new)}"
+        return f"{self.field}: …{_short(old[start:])} -> …{_short(new[start:])}"
 
 
 def freeze(spec: RunSpec, paths: RunPaths, now: datetime) -> Contract:
@@ -156,7 +165,7 @@ def _refuse_changes(changes: Sequence[Change], paths: RunPaths) -> None:
     raise Refused(
         "\n  ".join(
             [
-                f"run {paths.run} is launched and {count} would decide its results:",
+                f"run {paths.run} is launched and {count} would alter its results:",
                 *(str(change) for change in changes),
             ]
         ),
@@ -206,6 +215,5 @@ def _amend(path: Path, changes: Sequence[Change], when: str) -> None:
     fsync_directory(path.parent)
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 100 else text[:97] + "…"
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
