@@ -49,6 +49,16 @@ def test_best_row(tmp_path: Path, mode: str, task: str) -> None:
     assert found.best_by == "accuracy"
 
 
+def test_ties_with_the_best_are_counted(tmp_path: Path) -> None:
+    tasks = {key: {"C": n} for n, key in enumerate("abcd")}
+    folder = RunFolder(tmp_path).contract().table({"0001": tasks})
+    for key, accuracy in zip(tasks, (0.9, 0.8, 0.9, 0.9), strict=True):
+        folder.done("0001", key, {"accuracy": accuracy})
+    found, _ = merged(folder)
+    assert found.best is not None and found.best["task"] == "a"
+    assert found.tied_count == 2
+
+
 def test_only_verified_work_counts(tmp_path: Path) -> None:
     folder = finished_sweep(tmp_path)
     os.truncate(folder.paths.artifact("b2") / "score.json", 2)

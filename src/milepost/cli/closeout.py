@@ -50,6 +50,7 @@ def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bo
 
 def _text(closing: Closing) -> str:
     from milepost.evidence.tabulate import tabulate
+    from milepost.evidence.words import plural
 
     words = {True: "yes", False: "NO", None: "n/a"}
     rows = []
@@ -65,4 +66,7 @@ def _text(closing: Closing) -> str:
     if best is not None:
         values = ", ".join(f"{k}={v}" for k, v in best.items() if k not in ("task", "shard"))
         lines.append(f"best by {closing.table.best_by}: {values} (task {best['task']})")
+        tied = closing.table.tied_count
+        if tied:
+            lines.append(f"  the same {closing.table.best_by} in {plural(tied, 'other task')}")
     return "\n".join(lines)

@@ -66,7 +66,9 @@ def task_counts(run: RunEvidence) -> dict[str, int]:
 
 def best(closing: Closing) -> dict[str, Any] | None:
     table = closing.table
-    return None if table.best is None else {"by": table.best_by, "row": table.best}
+    if table.best is None:
+        return None
+    return {"by": table.best_by, "row": table.best, "tied_count": table.tied_count}
 
 
 def account_json(account: Account) -> dict[str, Any]:

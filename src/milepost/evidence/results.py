@@ -29,13 +29,17 @@ Record = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What was written: `first` holds the first rows, `best` the best one by the named column."""
+    """What was written: `first` holds the first rows, `best` the best one by the named column.
+
+    `tied_count` other rows have the same value there; `best` is the first of them in the table.
+    """
 
     columns: tuple[str, ...]
     row_count: int
     first: tuple[Record, ...]
     best: Record | None
     best_by: str | None
+    tied_count: int
 
 
 class _NewColumn(Exception):
@@ -76,7 +80,7 @@ def _write(run: RunEvidence, columns: dict[str, None]) -> Merged:
                 first.append(record)
         if out is None:
             stream.write(",".join(columns) + "\n")
-    return Merged(tuple(columns), count, tuple(first), best.record, best.by)
+    return Merged(tuple(columns), count, tuple(first), best.record, best.by, best.tied_count)
 
 
 class _Best:
@@ -88,6 +92,7 @@ class _Best:
         self._sign = -1.0 if result is not None and result.best_is == "min" else 1.0
         self._value = -math.inf
         self.record: Record | None = None
+        self.tied_count = 0
 
     def see(self, record: Record) -> None:
         if self.by is None:
@@ -97,7 +102,9 @@ class _Best:
         except ValueError:
             return  # a row without a number there cannot be the best
         if value > self._value:
-            self._value, self.record = value, record
+            self._value, self.record, self.tied_count = value, record, 0
+        elif value == self._value and self.record is not None:
+            self.tied_count += 1
 
 
 def _records(run: RunEvidence) -> Iterator[Record]:

@@ -33,6 +33,7 @@ def best(closing: Closing) -> Context | None:
         "value": _trim(table.best[by]),
         "is": "largest" if spec.work.result.best_is == "max" else "smallest",
         "count": plural(table.row_count, "task"),
+        "tied": plural(table.tied_count, "other task") if table.tied_count else "",
         "row": _best_row(table.best, by),
         "strip": charts.strip([*values, value], value) if is_spread else "",
         "low": f"{min(values, default=value):.4g}",
