@@ -18,10 +18,10 @@ from milepost.checkpoint.fence import lease_fence
 from milepost.checkpoint.layout import plan_layout
 from milepost.checkpoint.manifest import Output
 from milepost.checkpoint.options import Options, options_from_env, parse_options
-from milepost.checkpoint.ranks import Comm, Ranks
-from milepost.checkpoint.restore import Saved
+from milepost.checkpoint.ranks import Comm, Ranks, comm_of
+from milepost.checkpoint.restore import Redecompose, Saved
 from milepost.checkpoint.schedule import Schedule
-from milepost.checkpoint.session import Session
+from milepost.checkpoint.session import Cut, Session
 from milepost.checkpoint.stop import StopFlag, stop_with_parent
 from milepost.checkpoint.store import CheckpointStore, Hook
 from milepost.errors import RESUMABLE, MilepostError
@@ -49,18 +49,30 @@ class Checkpointer:
         warm: str | Tier | None = None,
         cold: str | Tier | None = None,
         solver: Mapping[str, Any] | None = None,
+        redecompose: Redecompose | None = None,
+        decomposition_version: int = 1,
         hook: Hook = lambda step: None,
         **options: Any,
     ) -> None:
         """`options` are fields of `Options`: interval_s, deadline, rotation, delta, allow, …
 
+        Without `comm`, the ranks of an mpirun or of a Slurm step meet in `folder`; `ALONE` is
+        one process in any case.
+        A state of another number of ranks, or of another `decomposition_version`, is refused
+        without `redecompose`, a function (parts, rank, rank count) -> (arrays, meta): `parts[n]`
+        is the `Saved` of the n-th rank of then.
+
         `solver` are parameters that the manifest records. `hook` is for tests, see
         `CheckpointStore`.
         """
         self.options = parse_options({**options, "folder": str(folder)})
-        self._ranks = Ranks(comm)
+        timeout_s = self.options.rank_timeout_s
+        self._ranks = Ranks(comm_of(comm, folder, timeout_s), timeout_s=timeout_s)
         self._store = CheckpointStore(folder, attempt=_attempt(), hook=hook)
-        self._session = Session(self._store, self.options, self._ranks, lease_fence(), warm, cold)
+        cut = Cut(decomposition_version, redecompose)
+        self._session = Session(
+            self._store, self.options, self._ranks, lease_fence(), warm, cold, cut
+        )
         self._solver = dict(solver or {})
         self._schedule = Schedule(self.options)
         self._flag = StopFlag()
@@ -162,7 +174,7 @@ class Checkpointer:
             and self._ranks.size == 1
         ):
             return False
-        return self._look(step, state_fn)
+        return not self._ranks.may_skip() and self._look(step, state_fn)
 
     def save(
         self,
@@ -219,6 +231,7 @@ class Checkpointer:
         if self._committer is not None:
             self._committer.close()
             self._committer = None
+        self._ranks.close()
 
     def _open(self) -> Committer:
         if self._committer is None:
@@ -228,7 +241,7 @@ class Checkpointer:
 
     def _look(self, step: int, state_fn: Callable[[], tuple[Arrays, Any]]) -> bool:
         reason = self._schedule.reason(None if self._is_stop_saved else self._flag.reason)
-        error, reason = self._ranks.agree_on(self._error, reason)
+        error, reason = self._ranks.agree_at_step(self._error, reason)
         if error is not None:
             self._raise_error()
             raise error

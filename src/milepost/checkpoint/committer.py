@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from milepost.checkpoint.image import Image, reuse
 from milepost.checkpoint.layout import BLOCK_BYTES, Layout, plan_layout
 from milepost.checkpoint.manifest import Manifest, Metrics, Output
 from milepost.checkpoint.meta import to_json
-from milepost.checkpoint.ranks import Ranks
+from milepost.checkpoint.ranks import Ranks, aborted
 from milepost.checkpoint.store import CheckpointStore, Draft
 from milepost.clock import utc_now
 from milepost.model import FileProof
@@ -76,7 +77,9 @@ class Committer:
         fence: Callable[[], None] = lambda: None,
         after: Callable[[Committed], None] = lambda committed: None,
         slowest_tier_bytes_per_s: float | None = None,
+        decomposition_version: int = 1,
     ) -> None:
+        self._decomposition_version = decomposition_version
         self._store, self._ranks, self._fence, self._after = store, ranks, fence, after
         self._compression, self._delta, self._key = compression, delta, key
         self._tier_limit = slowest_tier_bytes_per_s
@@ -152,21 +155,37 @@ class Committer:
         assert self._image is not None
         folder = self._ranks.folder(self._store, snap.draft, snap.generation)
         name = self._ranks.file_name
+        hook = self._store.hook
         try:
+            hook("copied")
             written = write_data_file(
                 folder / name, self._image, snap.layout, snap.info, snap.generation, self._options()
             )
+            hook("file-durable")
             proof = FileProof(name, written.size_bytes, written.digest)
             files = self._ranks.gather(folder, proof, written.bases)
+            hook("told")
             if snap.draft is not None:
-                snap.draft.commit(self._manifest(snap, written, files), self._fence)
+                snap.draft.commit(self._manifest(snap, written, files), self._may_commit(folder))
             self._ranks.committed(self._store, snap.generation)
-        except BaseException:
+        except BaseException as error:
             self._known = None
+            self._ranks.give_up(folder, error)
             if snap.draft is not None:
                 snap.draft.abandon()
+            elif isinstance(error, FileNotFoundError) and not folder.exists():
+                raise aborted(folder) from error
             raise
         return self._note(snap, written)
+
+    def _may_commit(self, folder: Path) -> Callable[[], None]:
+        """Asked right before the rename: does the lease still hold, and did no rank give up?"""
+
+        def check() -> None:
+            self._fence()
+            self._ranks.check_votes(folder)
+
+        return check
 
     def _options(self) -> EncodeOptions:
         rates = [rate for rate in (self._disk_rate, self._tier_limit) if rate is not None]
@@ -192,6 +211,7 @@ class Committer:
             environment=current_environment(),
             bases=tuple(bases),
             ranks=self._ranks.decomposition,
+            decomposition_version=self._decomposition_version,
             rng=self._public_rng(meta),
             solver=snap.extras.solver,
             outputs=snap.extras.outputs,

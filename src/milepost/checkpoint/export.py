@@ -43,7 +43,7 @@ def export_generation(
     """
     if target.exists():
         raise DataError("exists already", where=target, fix="name a new folder")
-    wanted = wanted_now((*allow, "decomposition"))
+    wanted = wanted_now(allow, can_redecompose=True)
     found = _found(store, generation, wanted, remotes, key)
     target.mkdir(parents=True)
     if found.manifest.kind == "files":

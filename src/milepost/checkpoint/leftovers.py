@@ -1,4 +1,4 @@
-"""Temporary folders of attempts that died while they wrote a generation."""
+"""Temporary folders of attempts that died while they wrote a generation, and their meetings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import shutil
 import socket
 import time
 from pathlib import Path
+
+from milepost.checkpoint.ranks_files import MEETING_PREFIX, is_deserted
 
 _NAME = re.compile(r"\.draft-a(\d+)-(.+)-(\d+)-[^-]*")
 _FOREIGN_AGE_S = 86400.0
@@ -35,6 +37,8 @@ def remove(folder: Path, attempt: int) -> list[str]:
 
 
 def _is_dead(path: Path, attempt: int) -> bool:
+    if path.name.startswith(MEETING_PREFIX):
+        return is_deserted(path, _FOREIGN_AGE_S)
     match = _NAME.fullmatch(path.name)
     if match is None:
         return False

@@ -22,7 +22,9 @@ class Options:
 
     `folder` holds the generations; `warm` and `cold` are places (paths or URLs) whose top holds
     the same generations. Times are seconds, `deadline` is seconds since the epoch, and
-    `max_bandwidth_mb_s` is 10^6 bytes/s. `upload` False only reads from `warm`.
+    `max_bandwidth_mb_s` is 10^6 bytes/s. `upload` False only reads from
+    `warm`; `to` is `warm`, or `cold` to go on from warm to cold. `rank_timeout_s` bounds every
+    wait of a rank for the others.
     """
 
     folder: str = "checkpoints"
@@ -39,17 +41,26 @@ class Options:
     ttl_days: float | None = None
     allow: tuple[str, ...] = ()
     upload: bool = True
+    to: str = "warm"
     max_bandwidth_mb_s: float | None = None
     retries: int = 5
+    rank_timeout_s: float = 600.0
 
     def __post_init__(self) -> None:
         check_choice(self.compression)
-        for name, least in (("interval_s", 0), ("rotation", 1), ("retries", 0)):
+        for name, least in (
+            ("interval_s", 0),
+            ("rotation", 1),
+            ("retries", 0),
+            ("rank_timeout_s", 0),
+        ):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
                 raise ConfigError(
                     f"{name} is {value!r}; it must be {least} or more", where="checkpoint"
                 )
+        if self.to not in ("warm", "cold"):
+            raise ConfigError(f"to is {self.to!r}", where="checkpoint", fix="use warm or cold")
         for difference in self.allow:
             if difference not in ALLOWABLE:
                 raise ConfigError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from milepost.clock import epoch
 from milepost.errors import DataError, MilepostError, Refused
 
 T = TypeVar("T")
-ALLOWABLE = ("container", "gpu_profile", "code", "decomposition")
+ALLOWABLE = ("container", "gpu_profile", "code")
 MAX_RESTORES = 2
 
 
@@ -63,13 +63,15 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a restart must match. `allow` lists differences that are accepted."""
+    """What a restart must match. `allow` lists differences that are accepted; with
+    `can_redecompose` the decomposition is one of them."""
 
     environment: Environment
     rank: int = 0
     rank_count: int = 1
     allow: tuple[str, ...] = ()
     decomposition_version: int = 1
+    can_redecompose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,18 @@ class Found(Generic[T]):
     lost: Lost
 
 
-def wanted_now(allow: Sequence[str] = (), rank: int = 0, rank_count: int = 1) -> Wanted:
+def wanted_now(
+    allow: Sequence[str] = (),
+    rank: int = 0,
+    rank_count: int = 1,
+    decomposition_version: int = 1,
+    can_redecompose: bool = False,
+) -> Wanted:
     """What a restart in this process must match."""
-    return Wanted(current_environment(), rank, rank_count, tuple(allow))
+    environment = current_environment()
+    return Wanted(
+        environment, rank, rank_count, tuple(allow), decomposition_version, can_redecompose
+    )
 
 
 def differences(manifest: Manifest, wanted: Wanted) -> tuple[str, ...]:
@@ -95,7 +106,7 @@ def differences(manifest: Manifest, wanted: Wanted) -> tuple[str, ...]:
         "gpu_profile": (manifest.environment.gpu_profile, wanted.environment.gpu_profile),
         "code": (manifest.environment.code, wanted.environment.code),
     }
-    if manifest.kind == "arrays":
+    if manifest.kind == "arrays" and not wanted.can_redecompose:
         pairs["decomposition"] = (
             f"version {manifest.decomposition_version}, {len(manifest.ranks)} ranks",
             f"version {wanted.decomposition_version}, {wanted.rank_count} ranks",
@@ -111,12 +122,26 @@ def check_legal(manifest: Manifest, wanted: Wanted, where: object) -> None:
     """Raise Refused, naming the differences, when restoring `manifest` would be illegal."""
     found = differences(manifest, wanted)
     if found:
-        names = sorted({text.partition(" ")[0] for text in found})
+        names = {text.partition(" ")[0] for text in found}
+        allowable = ", ".join(sorted(names & set(ALLOWABLE)))
+        ways = ["restart where it was made"]
+        if allowable:
+            ways.append(f"accept it with checkpoint.allow: [{allowable}]")
+        if "decomposition" in names:
+            ways.append("give Checkpointer(redecompose=…), which makes the state of one rank anew")
         raise Refused(
             f"generation {manifest.name} may not be restored here: {'; '.join(found)}",
             where=where,
-            fix=f"restart where it was made, or accept it with checkpoint.allow: [{', '.join(names)}]",
+            fix=", or ".join(ways),
         )
+
+
+def is_same_cut(manifest: Manifest, wanted: Wanted) -> bool:
+    """Was it made by as many ranks, cut in the same way?"""
+    return (
+        len(manifest.ranks) == wanted.rank_count
+        and manifest.decomposition_version == wanted.decomposition_version
+    )
 
 
 def find_generation(
@@ -161,22 +186,72 @@ def intact(store: CheckpointStore, key: UserKey | None = None) -> Callable[[Mani
     return check
 
 
+class Parts(Sequence[Saved]):
+    """What each rank of a generation saved, read and verified when it is asked for.
+
+    `version` is the decomposition version that the generation was cut by.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, manifest: Manifest, key: UserKey | None = None
+    ) -> None:
+        self._store, self._manifest, self._key = store, manifest, key
+        self.version = manifest.decomposition_version
+
+    def __len__(self) -> int:
+        return len(self._manifest.ranks)
+
+    @overload
+    def __getitem__(self, index: int) -> Saved: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Saved]: ...
+    def __getitem__(self, index: int | slice) -> Saved | list[Saved]:
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        rank = range(len(self))[index]
+        return as_saved(self._manifest, load(self._store, self._manifest, rank, self._key))
+
+
+Redecompose = Callable[[Parts, int, int], tuple[Mapping[str, Any], Any]]
+"""(what the ranks saved, this rank, number of ranks now) -> arrays and meta of this rank."""
+
+
+def load_cut(
+    store: CheckpointStore,
+    manifest: Manifest,
+    wanted: Wanted,
+    key: UserKey | None = None,
+    redecompose: Redecompose | None = None,
+) -> Saved:
+    """This rank's state; through `redecompose` when the generation was cut in another way.
+
+    The state that `redecompose` makes stands in no file, so the next save is a full one.
+    """
+    if is_same_cut(manifest, wanted):
+        return as_saved(manifest, load(store, manifest, wanted.rank, key))
+    assert redecompose is not None, "check_legal refuses without"
+    made, meta = redecompose(Parts(store, manifest, key), wanted.rank, wanted.rank_count)
+    arrays = {name: np.asanyarray(array) for name, array in made.items()}
+    return Saved(arrays, meta, manifest.step, manifest.name, manifest=manifest)
+
+
 def restore(
     store: CheckpointStore,
     wanted: Wanted,
     remotes: Sequence[Remote] = (),
     key: UserKey | None = None,
+    redecompose: Redecompose | None = None,
 ) -> Saved | None:
     """The arrays and meta data of the newest legal generation whose every block is intact."""
     start = time.monotonic()
 
-    def use(manifest: Manifest) -> Decoded:
-        return load(store, manifest, wanted.rank, key)
+    def use(manifest: Manifest) -> Saved:
+        return load_cut(store, manifest, wanted, key, redecompose)
 
     found = find_generation(store, wanted, use, remotes)
     if found is None:
         return None
-    saved = as_saved(found.manifest, found.result)
+    saved = found.result
     return replace(
         saved,
         tier=found.tier,
@@ -192,10 +267,11 @@ def restore_together(
     ranks: Ranks,
     remotes: Sequence[Remote] = (),
     key: UserKey | None = None,
+    redecompose: Redecompose | None = None,
 ) -> Saved | None:
     """`restore` for ranks: rank 0 finds and verifies, then each reads its own file."""
     if ranks.size == 1:
-        return restore(store, wanted, remotes, key)
+        return restore(store, wanted, remotes, key, redecompose)
     found, error = None, None
     if ranks.rank == 0:
         try:
@@ -207,8 +283,15 @@ def restore_together(
         raise failure
     if name is None:
         return None
-    manifest = store.manifest(name)
-    saved = as_saved(manifest, load(store, manifest, wanted.rank, key))
+    saved, error = None, None
+    try:
+        saved = load_cut(store, store.manifest(name), wanted, key, redecompose)
+    except Exception as caught:  # noqa: BLE001 - raised below, on every rank
+        error = caught
+    failure, _ = ranks.agree_on(error, None)
+    if failure is not None:
+        raise failure
+    assert saved is not None
     if found is None:
         return saved
     return replace(saved, tier=found.tier, damages=found.damages, lost=found.lost)

@@ -46,3 +46,17 @@ def node_name(environ: Mapping[str, str] = os.environ) -> str | None:
 def cpus_per_task(environ: Mapping[str, str] = os.environ) -> int | None:
     """The CPUs given to this step's task; None where it is not told."""
     return parse_count(environ.get("SLURM_CPUS_PER_TASK", ""))
+
+
+def step_task(environ: Mapping[str, str] = os.environ) -> tuple[int, int, str] | None:
+    """Rank, number of ranks and a name of the step that this process is a task of.
+
+    The name is the same for all tasks of one start of the step. None outside a step (the batch
+    script itself is none) and where the numbers are not told.
+    """
+    job, step = inside_job(environ), step_id(environ)
+    rank = parse_count(environ.get("SLURM_PROCID", ""))
+    count = parse_count(environ.get("SLURM_STEP_NUM_TASKS") or environ.get("SLURM_NTASKS", ""))
+    if job is None or step is None or rank is None or count is None or rank >= count:
+        return None
+    return rank, count, f"{job}.{step}.{restart_count(environ) or 0}"
