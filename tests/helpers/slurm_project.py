@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,13 +143,36 @@ class SlurmProject(Project):
         }
         return self.run(RUN, **{**block, **keys})
 
+    def change_sbatch(self, *options: str, fails: bool = False) -> None:
+        """Let the first sbatch of a head have these options; `fails`: it submits and says it did not."""
+        real = shutil.which("sbatch")
+        words = " ".join(options)
+        end = "echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1"
+        wrapper = self.write(
+            "bin/sbatch",
+            f"""#!/bin/sh
+if mkdir "$(dirname "$0")/used" 2>/dev/null; then
+    {real} {words} "$@" {"> /dev/null" if fails else ""} || exit 1
+    {end if fails else "exit 0"}
+fi
+exec {real} "$@"
+""",
+        )
+        wrapper.chmod(0o755)
+
     # the head
 
     def start_head(self, *words: str, **environment: str) -> None:
         """Start `snakemake --profile slurm`, which looks at its jobs often, in a session of its own."""
         command = ["snakemake", "-s", str(REPOSITORY / "Snakefile"), "--directory", str(self.root)]
         command += ["--profile", str(REPOSITORY / "profiles" / "slurm"), "--local-cores", "2"]
-        command += ["--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "10", *words]
+        command += [
+            "--slurm-init-seconds-before-status-checks",
+            "2",
+            "--latency-wait",
+            "10",
+            *words,
+        ]
         with (self.root / "head.log").open("a") as log:
             self.head = subprocess.Popen(
                 command,
@@ -181,11 +206,6 @@ class SlurmProject(Project):
         texts = [p.read_text(errors="replace").splitlines()[-lines:] for p in logs if p.exists()]
         return "\n".join("\n".join(text) for text in texts)
 
-    def jobs_submitted(self) -> int:
-        """How many jobs the heads of this folder submitted, by their own word."""
-        text = (self.root / "head.log").read_text(errors="replace")
-        return text.count("has been submitted with SLURM jobid")
-
     # the jobs
 
     def jobs(self) -> list[str]:
@@ -194,6 +214,16 @@ class SlurmProject(Project):
         rows = [line.split("|") for line in answer.splitlines()]
         here = str(self.root.resolve())
         return sorted((r[0] for r in rows if r[1] == here and "rule_shard" in r[2]), key=int)
+
+    def jobs_of_shards(self) -> list[str]:
+        """Ids of the jobs that the heads say they submitted for shards, in order."""
+        text = (self.root / "head.log").read_text(errors="replace")
+        return re.findall(r"SLURM jobid (\d+) \(log: \S*/rule_shard/", text)
+
+    def restarts(self, job: str) -> int:
+        """How often the job was requeued, by the records of its executions."""
+        answer = self._slurm("sacct", "-n", "-X", "-D", "-P", "-j", job, "-o", "State")
+        return len(answer.split()) - 1
 
     def job(self, patience_s: float = 90.0) -> str:
         """The id of the newest job of this folder, once there is one."""
@@ -204,7 +234,9 @@ class SlurmProject(Project):
         """Poll until the condition holds; what the head said stands in the failure."""
         deadline = time.monotonic() + patience_s
         while not condition():
-            assert time.monotonic() < deadline, f"not within {patience_s:.0f} s: {what}\n{self.said()}"
+            assert time.monotonic() < deadline, (
+                f"not within {patience_s:.0f} s: {what}\n{self.said()}"
+            )
             time.sleep(0.3)
 
     def wait_at_work(self, attempt: int = 1, steps: int = 15, patience_s: float = 120.0) -> None:
@@ -215,6 +247,14 @@ class SlurmProject(Project):
 
         self.wait(f"{steps} steps in attempt {attempt}", reached, patience_s)
 
+    def wait_attempt_ended(self, attempt: int, patience_s: float = 60.0) -> None:
+        """Until the attempt's record says how it ended."""
+
+        def ended() -> bool:
+            return self.attempts()[attempt - 1]["ended"] is not None
+
+        self.wait(f"the end of attempt {attempt}", ended, patience_s)
+
     def _slurm(self, *argv: str) -> str:
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=30, check=False, env=self.environment()
@@ -222,7 +262,8 @@ class SlurmProject(Project):
         return done.stdout
 
     def environment(self) -> dict[str, str]:
-        return super().environment() | {"PYTHONUNBUFFERED": "1"}
+        mine = super().environment()
+        return mine | {"PYTHONUNBUFFERED": "1", "PATH": f"{self.root / 'bin'}:{mine['PATH']}"}
 
     # what became of it
 
@@ -246,6 +287,28 @@ class SlurmProject(Project):
         done = ok(self.milepost("reconcile", RUN, "--json"))
         (row,) = json.loads(done.stdout)["shards"]
         return dict(row)
+
+    def wait_verdict(
+        self, verdict: str, scheduler: str, patience_s: float = 60.0
+    ) -> dict[str, Any]:
+        """Reconcile until it says so; its last row."""
+        row: dict[str, Any] = {}
+
+        def agrees() -> bool:
+            row.clear()
+            row.update(self.verdict())
+            return (row["verdict"], row["scheduler"]) == (verdict, scheduler)
+
+        try:
+            self.wait(f"verdict {verdict}", agrees, patience_s)
+        except AssertionError as error:
+            raise AssertionError(f"{row}\n{error}") from None
+        return row
+
+    def said_by_slurm(self, attempt: int) -> dict[str, Any]:
+        """What Slurm said about an attempt that could not say how it ended."""
+        path = self.paths(RUN).shard("0001").attempts / f"{attempt}.slurm.json"
+        return dict(json.loads(path.read_text()))
 
     def is_closed(self) -> bool:
         record = self.paths(RUN).results / "closeout" / "record.json"
@@ -284,7 +347,74 @@ class SlurmProject(Project):
             self._slurm("scancel", *jobs)
 
 
-def occupy(cluster: Cluster, folder: Path, node: str, *options: str, script: str = "true") -> str:
-    """A job of QOS high that needs most of a node's memory: what is of QOS low there must go."""
-    wanted = ("--qos=high", "-w", node, "--mem=3000", "--time=5", *options)
-    return cluster.submit(folder, script, *wanted)
+Scene = Callable[["Stage"], None]
+
+
+class Stage:
+    """What one scene needs: a project of its own, the cluster; all that it started ends with it."""
+
+    def __init__(self, prepared: Mapping[str, SlurmProject], folder: Path) -> None:
+        self._prepared = prepared
+        self.folder = folder
+        self.cluster = Cluster()
+        self.projects: list[SlurmProject] = []
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for project in self.projects:
+            project.clean_up()
+        self.cluster.cancel_submitted()
+
+    def project(self, kind: str, **keys: Any) -> SlurmProject:
+        """A project past the gate; `keys` change the run's block, as a user may after the launch."""
+        original = self._prepared[kind]
+        root = self.folder / kind
+        shutil.copytree(original.root, root, symlinks=True)
+        project = SlurmProject(root)
+        project.runs = json.loads(json.dumps(original.runs))
+        if keys:
+            project.run(RUN, **keys)
+        self.projects.append(project)
+        return project
+
+    def fresh(
+        self,
+        kind: str,
+        *,
+        upto: str = "submit",
+        files: Mapping[str, str] | None = None,
+        **keys: Any,
+    ) -> SlurmProject:
+        """A project with `keys` from the beginning, prepared up to a verb."""
+        project = SlurmProject(self.folder / f"fresh-{kind}")
+        for name, text in (files or {}).items():
+            project.write(name, text)
+        getattr(project, kind)(**keys)
+        self.projects.append(project)
+        project.prepare(RUN, upto=upto)
+        return project
+
+    def take_node(self, node: str, *options: str) -> str:
+        """A short job of QOS high that needs most of a node: what gives way to it there must go."""
+        wanted = ("--qos=high", "-w", node, "--mem=3000", "--time=5", *options)
+        return self.cluster.submit(self.folder, "true", *wanted)
+
+    def node_of(self, job: str) -> str:
+        return self.cluster.fields(job)["NodeList"]
+
+
+def scene(play_it: Scene) -> Callable[[Callable[[Scene], None]], None]:
+    """Make a test of a scene; all scenes of a module are played at the same time."""
+
+    def test(play: Callable[[Scene], None]) -> None:
+        play(play_it)
+
+    test.__name__, test.__doc__ = play_it.__name__, play_it.__doc__
+    test.scene = play_it  # type: ignore[attr-defined]
+    return test
+
+
+LARGE = {"cpus": 1, "mem_mb": 3200, "gpus": 0, "runtime_s": 600}
+"""Most of a node of the testbed, so that a job that needs it, too, cannot share it."""

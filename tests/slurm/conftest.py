@@ -1,12 +1,16 @@
 """A real Slurm for the tests in this folder; in CI a Slurm test that cannot run is a failure."""
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.slurm_cluster import Cluster, in_ci, testbed
+from helpers.slurm_project import RUN, Scene, SlurmProject, Stage
 
 UNAVAILABLE = 3  # exit code of scripts/slurm-testbed: this machine cannot or must not carry it
 
@@ -32,6 +36,46 @@ def cluster(running_cluster: None) -> Iterator[Cluster]:
     handle = Cluster()
     yield handle
     handle.cancel_submitted()
+
+
+@pytest.fixture(scope="session")
+def prepared(
+    running_cluster: None, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, SlurmProject]:
+    """One project of each kind, past the gate, to be copied."""
+    projects = {}
+    for kind in ("resumable", "tasks"):
+        project = projects[kind] = SlurmProject(tmp_path_factory.mktemp(f"prepared-{kind}"))
+        getattr(project, kind)()
+        project.prepare(RUN)
+        shutil.rmtree(project.root / "rehearsals")
+    return projects
+
+
+@pytest.fixture(scope="module")
+def play(
+    request: pytest.FixtureRequest,
+    prepared: dict[str, SlurmProject],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Scene], None]]:
+    """Plays all scenes of a module that are to be run at the same time; waits for the one asked for.
+
+    Most of a scene is waiting for Slurm, and scenes do not disturb each other.
+    """
+    chosen = [i for i in request.session.items if i.getparent(pytest.Module) is request.node]
+    scenes = [i.function.scene for i in chosen if hasattr(i.function, "scene")]  # type: ignore[attr-defined]
+    at_once = getattr(request.module, "AT_ONCE", 6)
+
+    def run(scene: Scene) -> None:
+        folder: Path = tmp_path_factory.mktemp(scene.__name__)
+        with Stage(prepared, folder) as stage:
+            scene(stage)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        futures: dict[Scene, Future[None]] = {scene: pool.submit(run, scene) for scene in scenes}
+        yield lambda scene: futures[scene].result(timeout=600)
+        for future in futures.values():
+            future.cancel()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,10 +25,13 @@ def note_cancelled(live: Path, job: FolderJob) -> None:
         write_json(live / NOTE, {"job": job.job_id, "time_s": job.end})
 
 
-def cancelled_job(live: Path, attempts: Iterable[Mapping[str, Any]]) -> str | None:
-    """The id of the job that was cancelled after the last of the attempts began; None without."""
+def cancelled_job(live: Path, starts: Iterable[str]) -> str | None:
+    """The id of the job that was cancelled after the last attempt began; None without.
+
+    `starts` are the times at which the attempts began.
+    """
     known = _read(live)
-    if known is None or any(epoch(a["started"]) > known["time_s"] for a in attempts):
+    if known is None or any(epoch(start) > known["time_s"] for start in starts):
         return None
     return str(known["job"])
 

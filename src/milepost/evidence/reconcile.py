@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.durable import atomic_file
-from milepost.evidence.scheduler import remember, witness_of
+from milepost.evidence.scheduler import SlurmWitness, remember, witness_of
 from milepost.evidence.states import Artifacts, Decision, Journal, Scheduler, decide
 from milepost.evidence.table import parameters
 from milepost.evidence.types import RunEvidence, ShardEvidence, TaskProblem
@@ -88,7 +88,21 @@ def reconcile(run: RunEvidence, ask: Ask | None = None) -> list[ShardVerdict]:
     expected = bool(run.spec is None or run.spec.artifacts)
     verdicts = [judge(run.paths, shard, ask(shard), expected, params) for shard in run.shards]
     remember(run, ask)
-    return verdicts
+    return [_explained(v, ask) for v in verdicts] if isinstance(ask, SlurmWitness) else verdicts
+
+
+def _explained(verdict: ShardVerdict, witness: SlurmWitness) -> ShardVerdict:
+    """With Slurm's own words, and with the remedy for a job that will not start by itself."""
+    name = verdict.shard.name
+    said = witness.said.get(name)
+    if said is not None:
+        verdict = replace(verdict, evidence=f"{verdict.evidence}; {said}")
+    job = witness.stuck(name)
+    if job is None or verdict.verdict is not Verdict.PENDING:
+        return verdict
+    command = f"milepost why {job.job_id}"
+    action = f"waiting does not help ({job.reason.name}): see {command}"
+    return replace(verdict, next_action=action, command=command)
 
 
 def withdraw_markers(paths: RunPaths, verdicts: Iterable[ShardVerdict]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from milepost.clock import epoch, utc_now
 from milepost.durable import write_json
 from milepost.errors import SchedulerError
+from milepost.evidence.cancelled import cancelled_job, note_cancelled
 from milepost.evidence.states import Scheduler
 from milepost.evidence.types import RunEvidence, ShardEvidence
 from milepost.slurm.jobs import FolderJob, folder_jobs
@@ -40,13 +41,15 @@ _ENDS = frozenset(
 class SlurmWitness:
     """Asked shard by shard after `listen` asked Slurm once. `said` explains each answer.
 
-    `memory` maps a shard to `{job, word, deadline, time}`: what was heard before.
+    `memory` maps a shard to `{job, word, deadline, time}`: what was heard before. `waiting` are
+    jobs of shards that have not ended, `cancelled` the ids of those that were before they started.
     """
 
     heard: Heard
     waiting: Mapping[str, FolderJob]
     fallback: Callable[[ShardEvidence], Scheduler]
     memory: dict[str, dict[str, Any]]
+    cancelled: Mapping[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, shard: ShardEvidence) -> Scheduler:
@@ -57,6 +60,10 @@ class SlurmWitness:
             if queued.state.is_waiting:
                 self.said[shard.name] = f"job {queued.job_id} waits: {queued.reason.name}"
                 return Scheduler.PENDING
+        if queued is None and shard.name in self.cancelled:
+            job_id = self.cancelled[shard.name]
+            self.said[shard.name] = f"job {job_id} was cancelled before it started"
+            return Scheduler.CANCELLED
         if not jobs:
             return self.fallback(shard)
         before = self.memory.get(shard.name, {})
@@ -70,6 +77,12 @@ class SlurmWitness:
         word = self._settle(shard, answer, before if is_same else {})
         self.said[shard.name] = answer.said
         return Scheduler(word.value)
+
+    def stuck(self, shard: str) -> FolderJob | None:
+        """The job of a shard that waits and will not start by itself; None without."""
+        job = self.waiting.get(shard)
+        will_not = job is not None and job.state.is_waiting and not job.reason.helps_waiting
+        return job if will_not else None
 
     def _settle(self, shard: ShardEvidence, answer: Answer, before: Mapping[str, Any]) -> Word:
         """Remember an end; use a remembered one where Slurm has forgotten or cannot be heard."""
@@ -94,11 +107,13 @@ def witness_of(
 ) -> Callable[[ShardEvidence], Scheduler]:
     """The witness for a run: Slurm where a job of it ever ran or waits, else `fallback`."""
     jobs = [job for shard in run.shards for job in job_ids(shard)]
-    waiting = _waiting(run)
-    if not jobs and not waiting:
+    listed = _listed(run)
+    waiting = {job.shard: job for job in listed if job.shard and not job.state.is_terminal}
+    cancelled = _cancelled(run, listed)
+    if not jobs and not waiting and not cancelled:
         return fallback
     since = min((_started(shard) for shard in run.shards if shard.attempts), default=0.0)
-    return SlurmWitness(listen(jobs, since), waiting, fallback, _memory(run))
+    return SlurmWitness(listen(jobs, since), waiting, fallback, _memory(run), cancelled)
 
 
 def remember(run: RunEvidence, witness: object) -> None:
@@ -117,19 +132,29 @@ def job_ids(shard: ShardEvidence) -> list[str]:
     return [a.slurm_job_id for a in shard.attempts if a.slurm_job_id is not None]
 
 
-def _waiting(run: RunEvidence) -> dict[str, FolderJob]:
-    """Jobs in the queue that Snakemake submitted for this run, by shard."""
+def _listed(run: RunEvidence) -> list[FolderJob]:
+    """Jobs of shards that Snakemake submitted for this run and that slurmctld remembers."""
     if shutil.which("squeue") is None:
-        return {}
+        return []
     try:
         jobs = folder_jobs(run.paths.root)
     except SchedulerError:
-        return {}
-    return {
-        job.shard: job
-        for job in jobs
-        if job.run == run.paths.run and job.shard is not None and not job.state.is_terminal
-    }
+        return []
+    return [job for job in jobs if job.run == run.paths.run and job.shard is not None]
+
+
+def _cancelled(run: RunEvidence, listed: Iterable[FolderJob]) -> dict[str, str]:
+    """Shards of which a job was cancelled and no attempt began afterwards, with that job."""
+    for job in listed:
+        if job.is_cancelled and job.shard is not None:
+            note_cancelled(run.paths.shard(job.shard).live, job)
+    found = {}
+    for shard in run.shards:
+        starts = [attempt.started for attempt in shard.attempts if attempt.started]
+        job_id = cancelled_job(run.paths.shard(shard.name).live, starts)
+        if job_id is not None and job_id not in job_ids(shard):
+            found[shard.name] = job_id
+    return found
 
 
 def _memory(run: RunEvidence) -> dict[str, dict[str, Any]]:

@@ -38,8 +38,9 @@ def check_retry(spec: RunSpec, paths: RunPaths, shard: str, automatic: int) -> N
         _note_cancelled_jobs(paths, shard)
     attempts = [completed(files.live, record) for record in attempt_records(files.live)]
     reason = _reason(spec, attempts, automatic, on_slurm=on_slurm)
-    if reason is None and (job := cancelled_job(files.live, attempts)) is not None:
-        reason = f"job {job} was cancelled before it started"
+    cancelled = cancelled_job(files.live, [record["started"] for record in attempts])
+    if reason is None and cancelled is not None:
+        reason = f"job {cancelled} was cancelled before it started"
     if reason is not None:
         start = "snakemake --profile slurm" if on_slurm else "snakemake -c2"
         raise Refused(
