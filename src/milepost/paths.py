@@ -111,6 +111,10 @@ class RunPaths:
             self.work / "shards" / name, self.results / "shards" / name / "journal.csv"
         )
 
+    def metrics(self, shard: str) -> Path:
+        """What the uploader of a shard says about itself, in the text format of Prometheus."""
+        return self.work / "metrics" / f"{shard}.prom"
+
     @property
     def artifacts(self) -> Path:
         return self.results / "artifacts"

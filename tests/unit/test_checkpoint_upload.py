@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from milepost.checkpoint.prune import prune_remote
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote, upload_generation
-from milepost.checkpoint.uploader import Uploader
+from milepost.checkpoint.uploader import Target, Uploader
 from milepost.checkpoint.verify import verify_generation
 from milepost.durable import digest_file
 from milepost.errors import DataError, Refused, StorageError
@@ -230,14 +231,14 @@ def test_a_failed_upload_is_not_a_good_end(tmp_path: Path) -> None:
 def test_an_uploader_that_recovers_has_no_error(store: CheckpointStore, tmp_path: Path) -> None:
     tier = Recording(tmp_path / "warm")
     tier.fail_at = "rank_0.bin"
-    uploader = Uploader(store, Remote("warm", tier))
+    uploader = Uploader(store, [Target(Remote("warm", tier))])
     uploader.offer("000001-a0")
     assert uploader.wait(30)
     assert isinstance(uploader.error, StorageError)
     tier.fail_at = None
     uploader.offer("000004-a0")
     uploader.close(30)
-    assert list(uploader.sent) == ["000004-a0"]
+    assert list(uploader.sent) == ["000001-a0", "000004-a0"], "the base, then its delta"
 
 
 def test_pruning_a_tier_keeps_bases(store: CheckpointStore, tier: Tier) -> None:
@@ -290,3 +291,124 @@ def test_rotation_reads_a_base_once(
     assert read == ["000004-a0", "000001-a0"]
     prune(store, Retention(1), trusted=trusted)
     assert read[2:] == ["000004-a0"]
+
+
+def test_from_warm_to_cold(tmp_path: Path) -> None:
+    """Warm keeps what rotation keeps, cold keeps what is not too old."""
+    warm, cold = LocalTier(tmp_path / "warm"), LocalTier(tmp_path / "cold")
+    place = tmp_path / "scratch"
+    with Checkpointer(place, warm=warm, cold=cold, to="cold", rotation=2, delta=False) as ck:
+        for step in range(5):
+            ck.save(step, {"x": np.arange(step)}, None)
+            ck.wait()
+            assert ck._session._uploader is not None
+            assert ck._session._uploader.wait(30)
+    names = [f"00000{number}-a0" for number in (5, 4, 3, 2, 1)]
+    assert Remote("warm", warm).generations() == names[:2]
+    assert Remote("cold", cold).generations() == names
+    shutil.rmtree(place)
+    shutil.rmtree(tmp_path / "warm")
+    with Checkpointer(place, warm=warm, cold=cold, upload=False) as ck:
+        saved = ck.restore()
+    assert saved is not None
+    assert (saved.step, saved.tier) == (4, "cold")
+
+
+def test_what_is_too_old_leaves_the_cold_tier(store: CheckpointStore, tmp_path: Path) -> None:
+    from milepost.checkpoint.session import archive_of
+
+    remote = Remote("cold", LocalTier(tmp_path / "cold"))
+    for name in reversed(store.generations()):
+        upload_generation(store, name, remote.tier, "")
+    kept = frozenset({"000003-a0"})
+    assert prune_remote(remote, archive_of(Retention(1, None, 3600.0)), kept) == ()
+    assert prune_remote(remote, archive_of(Retention(1, None, 1e-9)), kept) == ("000002-a0",)
+    assert remote.generations() == ["000004-a0", "000003-a0", "000001-a0"]
+
+
+def test_a_cold_tier_that_fails_is_not_a_good_end(tmp_path: Path) -> None:
+    cold = Recording(tmp_path / "cold")
+    cold.fail_at = "rank_0.bin"
+    warm = LocalTier(tmp_path / "warm")
+    with (
+        pytest.raises(StorageError, match="cut"),
+        Checkpointer(tmp_path / "scratch", warm=warm, cold=cold, to="cold") as ck,
+    ):
+        ck.save(0, {"x": np.arange(3)}, None)
+    assert Remote("warm", warm).generations() == ["000001-a0"]
+
+
+class Slow(Recording):
+    """Sends when it is allowed to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.is_sending, self.may_send = threading.Event(), threading.Event()
+
+    def put_file(self, local: Path, name: str, *, progress: Progress | None = None) -> None:
+        self.is_sending.set()
+        assert self.may_send.wait(30)
+        super().put_file(local, name, progress=progress)
+
+
+def test_the_queue_is_measured(store: CheckpointStore, tmp_path: Path) -> None:
+    now, tier, told = [100.0], Slow(tmp_path / "warm"), []
+    targets = [Target(Remote("warm", tier))]
+    uploader = Uploader(store, targets, tell=told.append, clock=lambda: now[0])
+    sizes = {name: store.manifest(name).size_bytes for name in store.generations()}
+    uploader.offer("000001-a0")
+    assert tier.is_sending.wait(30)
+    now[0] = 103.0
+    uploader.offer("000002-a0")
+    now[0] = 104.0
+    uploader.offer("000004-a0")
+    metrics = uploader.metrics()
+    assert (metrics.queue_count, metrics.queue_age_s, metrics.overtaken_count) == (2, 4.0, 1)
+    assert metrics.queue_bytes == sizes["000001-a0"] + sizes["000004-a0"]
+    assert uploader.held() == {"000001-a0", "000004-a0"}
+    tier.may_send.set()
+    uploader.close(30)
+    assert [name for name in tier.sent if name.endswith(OK)] == ["000001-a0/OK", "000004-a0/OK"]
+    metrics = uploader.metrics()
+    assert (metrics.queue_count, metrics.queue_age_s, metrics.sent_count) == (0, 0.0, 2)
+    assert metrics.sent_bytes == metrics_bytes(store, "000001-a0", "000004-a0")
+    assert told
+
+
+def metrics_bytes(store: CheckpointStore, *names: str) -> int:
+    return sum((store.path(name) / "rank_0.bin").stat().st_size for name in names)
+
+
+def test_a_base_that_was_proved_is_not_read_again(store: CheckpointStore, tmp_path: Path) -> None:
+    read: list[str] = []
+
+    class Counting(LocalTier):
+        def digest(self, name: str, algorithm: str = "blake3") -> str:
+            read.append(name)
+            return super().digest(name, algorithm)
+
+    tier, proved = Counting(tmp_path / "warm"), {}
+    upload_generation(store, "000001-a0", tier, "", proved=proved)
+    upload_generation(store, "000002-a0", tier, "", proved=proved)
+    assert read == ["000001-a0/rank_0.bin", "000002-a0/rank_0.bin"]
+    tier.delete("000001-a0")
+    again = upload_generation(store, "000003-a0", tier, "", proved=proved)
+    assert read[2:] == ["000001-a0/rank_0.bin", "000003-a0/rank_0.bin"], "it was gone"
+    assert len(again) == 6
+
+
+def test_metrics_are_written_where_the_runner_wants_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "metrics" / "shard.prom"
+    monkeypatch.setenv("MILEPOST_METRICS", str(place))
+    with Checkpointer(tmp_path / "scratch", warm=LocalTier(tmp_path / "warm")) as ck:
+        ck.save(0, {"x": np.arange(1000)}, None)
+    lines = place.read_text().splitlines()
+    assert "milepost_upload_sent_count 1" in lines
+    assert "milepost_upload_queue_count 0" in lines
+    assert "# TYPE milepost_upload_retry_count counter" in lines
+    monkeypatch.setenv("MILEPOST_METRICS", str(tmp_path / "warm" / "000001-a0" / "OK" / "no"))
+    with Checkpointer(tmp_path / "other", warm=LocalTier(tmp_path / "warm2")) as ck:
+        ck.save(0, {"x": np.arange(1000)}, None)
+    assert "metrics are not written" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import errno
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from milepost.errors import ConfigError, DataError, StorageError
@@ -106,10 +107,38 @@ def test_the_bucket_keeps_the_rate() -> None:
     bucket = TokenBucket(100.0, clock=clock, sleep=clock.sleep)
     for _ in range(50):
         bucket.take(100)
-    assert clock.now == pytest.approx(49.0)
+    assert clock.now == pytest.approx(50.0)
     clock.now += 1000
     bucket.take(100)
-    assert clock.now == pytest.approx(1049.0), "idle time is worth one second, no more"
+    assert clock.now == pytest.approx(1050.75), "idle time is worth a quarter of a second, no more"
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.2, 2.0])
+def test_the_rate_is_kept_within_5_percent(delay_s: float) -> None:
+    """Whatever the far end takes for a chunk and however late a sleeper wakes up."""
+    clock, rate = Clock(), 30e6
+    late_s = iter(np.random.default_rng(3).uniform(0, 0.05, 2000))
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds + next(late_s))
+
+    bucket = TokenBucket(rate, clock=clock, sleep=sleep)
+    marks, sent = [(0.0, 0)], 0
+    for size in np.random.default_rng(4).integers(1, 4 << 20, 1000):
+        bucket.take(int(size))
+        clock.now += delay_s * size / (4 << 20)
+        sent += int(size)
+        marks.append((clock.now, sent))
+    possible = min(rate, (4 << 20) / delay_s if delay_s else rate)
+    assert sent / clock.now <= rate * 1.0001
+    assert sent / clock.now >= possible * 0.95
+    fastest = max(
+        (end[1] - begin[1]) / (end[0] - begin[0])
+        for begin in marks[::10]
+        for end in marks[::10]
+        if end[0] - begin[0] >= 5
+    )
+    assert fastest <= rate * 1.05
 
 
 def test_the_limit_counts_files_and_bytes(tmp_path: Path) -> None:
@@ -120,7 +149,7 @@ def test_the_limit_counts_files_and_bytes(tmp_path: Path) -> None:
     seen: list[int] = []
     tier.put_file(tmp_path / "a", "a", progress=seen.append)
     tier.put_bytes("b", bytes(1_000_000))
-    assert clock.now == pytest.approx(5.0)
+    assert clock.now == pytest.approx(6.0)
     assert sum(seen) == 5_000_000
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.crypt import load_key
@@ -15,11 +15,13 @@ from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.restore import Redecompose, Saved, restore_together, wanted_now
 from milepost.checkpoint.retention import Retention
+from milepost.checkpoint.room import Room
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
-from milepost.checkpoint.uploader import Uploader
+from milepost.checkpoint.upload_metrics import write_metrics
+from milepost.checkpoint.uploader import Target, Uploader
 from milepost.durable import write_json
-from milepost.errors import MilepostError
+from milepost.errors import ConfigError, MilepostError
 from milepost.tiers import Tier, open_tier
 
 _MB = 1e6
@@ -66,11 +68,29 @@ class Session:
             return
         self._is_open = True
         self._store.clean()
-        warm = next((remote for remote in self._remotes if remote.label == "warm"), None)
-        if warm is not None and self._options.upload:
-            warm.tier.clean(warm.prefix)
-            self._store.reserve(warm.generations())
-            self._uploader = Uploader(self._store, warm, rules=self._rules, fence=self._fence)
+        targets = self._targets()
+        for target in targets:
+            target.remote.tier.clean(target.remote.prefix)
+            self._store.reserve(target.remote.generations())
+        if targets:
+            self._uploader = Uploader(self._store, targets, fence=self._fence, tell=write_metrics)
+        self._store.make_room = Room(
+            self._store, self._rules, lambda: self._uploader, self._time_left_s
+        ).make
+
+    def _targets(self) -> list[Target]:
+        """Where generations are sent: warm, then cold when the uploader is to go that far."""
+        if not self._options.upload:
+            return []
+        rules = {"warm": self._rules, "cold": archive_of(self._rules)}
+        wanted = ("warm",) if self._options.to == "warm" else ("warm", "cold")
+        if self._options.to == "cold" and all(one.label != "cold" for one in self._remotes):
+            raise ConfigError(
+                "the uploader is to send to cold, and there is no such tier",
+                where="tiers.cold",
+                fix="name a path or URL there, or send to warm",
+            )
+        return [Target(one, rules[one.label]) for one in self._remotes if one.label in wanted]
 
     def committer(self) -> Committer:
         """The background writer, configured."""
@@ -155,6 +175,11 @@ def retention_of(options: Options) -> Retention:
     """The retention rules among the options."""
     ttl_s = None if options.ttl_days is None else options.ttl_days * 86400.0
     return Retention(options.rotation, options.gold_every, ttl_s)
+
+
+def archive_of(rules: Retention) -> Retention:
+    """What the cold tier keeps: everything that is not too old, and marks of a person."""
+    return replace(rules, gold_every=1)
 
 
 def _tier(place: str | Tier, options: Options) -> Tier:

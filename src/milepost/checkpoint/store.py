@@ -102,6 +102,8 @@ class CheckpointStore:
         self, folder: Path | str, *, attempt: int = 0, hook: Hook = lambda step: None
     ) -> None:
         self.folder, self.attempt, self.hook = Path(folder), attempt, hook
+        self.make_room: Callable[[], object] = lambda: None
+        """Called before a generation is begun, to make room on the disk."""
         self._floor = 0
 
     def generations(self) -> list[str]:
@@ -136,6 +138,7 @@ class CheckpointStore:
 
     def begin(self) -> Draft:
         """Start a generation under the next free number."""
+        self.make_room()
         number = max(
             [self._floor, self._state()["high"], *(parse_name(n)[0] for n in self.names())]
         )

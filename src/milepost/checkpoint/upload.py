@@ -43,19 +43,24 @@ def upload_generation(
     *,
     fence: Callable[[], None] = lambda: None,
     progress: Progress | None = None,
+    proved: dict[str, list[FileProof]] | None = None,
 ) -> list[FileProof]:
     """Send a generation and its bases below the folder `name` of `tier`, and prove them there.
 
     Returns the proofs of all their files; paths are names in the tier. Doing it again sends only
-    what is missing. Errors: DataError when the local generation is damaged, or the far tier holds
+    what is missing. `proved` are generations that this process proved there before: they are not
+    read again while they have their OK; new ones are added. Errors: DataError when the local generation is damaged, or the far tier holds
     another content under one of the names; StorageError when the far end differs after sending;
     Refused by `fence`.
     """
     manifest = store.manifest(generation)
     proofs: list[FileProof] = []
+    known = {} if proved is None else proved
     for one in (*manifest.bases, generation):
         fence()
-        proofs += _upload_one(store, one, tier, name, fence, progress)
+        if one not in known or tier.stat(_join(name, one, OK)) is None:
+            known[one] = _upload_one(store, one, tier, name, fence, progress)
+        proofs += known[one]
     return proofs
 
 

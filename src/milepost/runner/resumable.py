@@ -101,6 +101,7 @@ class Resumable:
             "MILEPOST_TASK": attempt.shard.tasks[0].key,
             "MILEPOST_RESTORED": str(self._note.absolute()),
             "MILEPOST_CKPT": json.dumps(self._settings()),
+            "MILEPOST_METRICS": str(attempt.run.metrics(attempt.shard.name).absolute()),
         }
         return run_process(
             argv,
@@ -129,6 +130,7 @@ class Resumable:
             "warm": far.get("warm"),
             "cold": far.get("cold"),
             "upload": ckpt.uploader.enable,
+            "to": ckpt.uploader.to,
             "max_bandwidth_mb_s": ckpt.uploader.max_bandwidth_mb_s,
             "retries": ckpt.uploader.retries,
             "interval_s": self._interval_s(),

@@ -9,11 +9,15 @@ from pathlib import Path
 
 from milepost.tiers.base import Progress, Tier
 
+_IDLE_S = 0.25
+
 
 class TokenBucket:
-    """Lets `bytes_per_s` through on average and at most one second's worth at once.
+    """Lets `bytes_per_s` through: never more from the start, and as much as the other end takes.
 
-    Threads share it: what one takes, the others wait for.
+    Time in which nothing was taken is worth a quarter of a second at most, so that over five
+    seconds and more the rate is kept within 5 %. Threads share it: what one takes, the others
+    wait for.
     """
 
     def __init__(
@@ -26,14 +30,15 @@ class TokenBucket:
         if not bytes_per_s > 0:
             raise ValueError(f"a rate of {bytes_per_s} bytes/s lets nothing through")
         self._rate, self._clock, self._sleep = bytes_per_s, clock, sleep
-        self._tokens, self._last = bytes_per_s, clock()
+        self._tokens, self._last = 0.0, clock()
         self._lock = threading.Lock()
 
     def take(self, size_bytes: int) -> None:
         """Wait until `size_bytes` may have been sent."""
         with self._lock:
             now = self._clock()
-            self._tokens = min(self._tokens + (now - self._last) * self._rate, self._rate)
+            earned = self._tokens + (now - self._last) * self._rate
+            self._tokens = min(earned, _IDLE_S * self._rate)
             self._last = now
             self._tokens -= size_bytes
             wait_s = max(-self._tokens / self._rate, 0.0)

@@ -100,3 +100,12 @@ class RetryTier:
             wait_s = min(self._base_s * 2**retry, self._cap_s)
             self._sleep(wait_s * (0.5 + 0.5 * self._draw()))
         raise AssertionError("the loop returns or raises")
+
+
+def retries_of(tier: object) -> int:
+    """Retries so far of a tier and of what it wraps."""
+    count = 0
+    while tier is not None:
+        count += getattr(tier, "retry_count", 0)
+        tier = getattr(tier, "tier", None)
+    return count
