@@ -13,9 +13,11 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +347,28 @@ exec {real} "$@"
         jobs = self.jobs()
         if jobs:
             self._slurm("scancel", *jobs)
+
+
+@contextmanager
+def deaf(pid: int) -> Iterator[None]:
+    """A process that does not get to hear its signals, as one that hangs in a file system.
+
+    Slurm sends CONT before its TERM, so it is stopped again and again.
+    """
+    enough = threading.Event()
+
+    def stop() -> None:
+        while not enough.wait(0.003):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
 
 
 Scene = Callable[["Stage"], None]

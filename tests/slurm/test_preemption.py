@@ -1,11 +1,8 @@
 """Preempted work goes on from its checkpoint, whoever puts the job back, and costs no retry."""
 
-import os
-import signal
-
 import pytest
 
-from helpers.slurm_project import LARGE, SlurmProject, Stage, scene
+from helpers.slurm_project import LARGE, SlurmProject, Stage, deaf, scene
 
 pytestmark = pytest.mark.slurm
 CANCELLABLE = {"qos": "cancellable", "partition": "cancel"}
@@ -43,7 +40,8 @@ def test_preempted_in_cancel_mode_the_runner_requeues_itself(stage: Stage) -> No
     project.wait_at_work(2)
     project.finish(interruptions=1)
     assert_one_job(project, restarts=1)
-    assert "is requeued (it was preempted) and resumes" in project.said()
+    first = project.attempts()[0]
+    assert (first["stop"], first["then"]) == ("signal TERM", "requeued: it was preempted")
 
 
 @scene
@@ -52,10 +50,10 @@ def test_killed_by_preemption_before_it_could_requeue(stage: Stage) -> None:
     project = stage.project("resumable", slurm=CANCELLABLE, resources=LARGE)
     project.start_head()
     project.wait_at_work(1)
-    os.kill(project.attempts()[0]["pid"], signal.SIGSTOP)
     job = project.job()
-    stage.take_node(stage.node_of(job))
-    stage.cluster.wait_state(job, "PREEMPTED", patience_s=60)
+    with deaf(project.attempts()[0]["pid"]):
+        stage.take_node(stage.node_of(job))
+        stage.cluster.wait_state(job, "PREEMPTED", patience_s=60)
     assert project.attempts()[0]["ended"] is None
     project.wait_at_work(2)
     project.finish(interruptions=1)

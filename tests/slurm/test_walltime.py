@@ -1,11 +1,8 @@
 """The time limit ends an attempt, with notice or without; the work goes on and costs no retry."""
 
-import os
-import signal
-
 import pytest
 
-from helpers.slurm_project import Stage, scene
+from helpers.slurm_project import Stage, deaf, scene
 
 pytestmark = pytest.mark.slurm
 MINUTE = {"cpus": 1, "mem_mb": 600, "gpus": 0, "runtime_s": 60}
@@ -39,7 +36,7 @@ def test_limit_lowered_below_the_elapsed_time(stage: Stage) -> None:
     project.wait_at_work(2, patience_s=LONGEST_S)
     project.finish(interruptions=1)
     assert project.jobs_of_shards() == [job] and project.restarts(job) == 1
-    assert "is requeued (its time limit is reached)" in project.said()
+    assert project.attempts()[0]["then"] == "requeued: its time limit is reached"
 
 
 @scene
@@ -50,9 +47,9 @@ def test_killed_at_the_limit_without_a_word(stage: Stage) -> None:
     project.wait_at_work(1)
     job = project.job()
     wait_a_minute(stage, job)
-    os.kill(project.attempts()[0]["pid"], signal.SIGSTOP)
-    stage.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
-    assert stage.cluster.wait_end(job, LONGEST_S) == "TIMEOUT"
+    with deaf(project.attempts()[0]["pid"]):
+        stage.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+        assert stage.cluster.wait_end(job, LONGEST_S) == "TIMEOUT"
     project.wait_verdict("INTERRUPTED", scheduler="timeout")
     project.wait_at_work(2, patience_s=LONGEST_S)
     assert len(project.jobs_of_shards()) == 2

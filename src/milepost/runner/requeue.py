@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import StrEnum
+from dataclasses import dataclass
 
 from milepost.errors import SchedulerError
 from milepost.runner.attempt import WALLTIME_STOPS
@@ -27,31 +27,53 @@ LIMIT_SLACK_S = 2.0
 """Slurm ends a job at or after its limit; clocks differ by less than this."""
 
 
-class After(StrEnum):
-    """What becomes of the job."""
+@dataclass(frozen=True, slots=True)
+class After:
+    """What follows after a stop: `reason` to requeue the job; None when it was cancelled.
 
-    REQUEUED = "requeued"
-    WAITS = "waits"
-    CANCELLED = "cancelled"
-    UNKNOWN = "unknown"
+    `is_known` is False when Slurm could not be asked.
+    """
+
+    reason: str | None
+    is_known: bool = True
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.is_known and self.reason is None
+
+    def record(self) -> dict[str, str]:
+        """What the attempt's record says about it."""
+        if self.is_cancelled:
+            return {"stop": "cancelled"}
+        return {"then": f"requeued: {self.reason}"} if self.reason else {}
 
 
-def requeue_after_stop(stop: str, say: Callable[[str], None]) -> After:
-    """Requeue the job of this process if its stop asks for it; what becomes of it."""
-    job_id = inside_job()
-    if job_id is None:
-        return After.UNKNOWN
+def after_stop(job_id: str, stop: str, say: Callable[[str], None]) -> After:
+    """Ask why the job is to stop, and so what follows."""
     try:
-        reason = _reason(stop, job_id)
-        if reason is None:
-            say(f"job {job_id} was cancelled; it is not requeued")
-            return After.CANCELLED
+        after = After(_reason(stop, job_id))
+    except SchedulerError as error:
+        say(f"Slurm does not say why the job stops: {error}")
+        return After(None, is_known=False)
+    if after.is_cancelled:
+        say(f"job {job_id} was cancelled; it is not requeued")
+    return after
+
+
+def requeue_job(job_id: str, after: After, say: Callable[[str], None]) -> bool:
+    """Requeue the job if that follows; whether this call did it. It ends this process soon after."""
+    if after.reason is None:
+        return False
+    try:
         done = requeue(job_id)
     except SchedulerError as error:
         say(f"the job could not be requeued: {error}")
-        return After.UNKNOWN
-    say(f"job {job_id} is requeued ({reason}) and resumes" if done else f"job {job_id} waits again")
-    return After.REQUEUED if done else After.WAITS
+        return False
+    if done:
+        say(f"job {job_id} is requeued ({after.reason}) and resumes")
+    else:
+        say(f"job {job_id} waits again ({after.reason}) and resumes")
+    return done
 
 
 def _reason(stop: str, job_id: str) -> str | None:

@@ -38,7 +38,7 @@ from milepost.paths import RunPaths
 from milepost.runner.again import check_retry
 from milepost.runner.attempt import Attempt, Outcome
 from milepost.runner.held import may_take
-from milepost.runner.requeue import After, remaining_s, requeue_after_stop
+from milepost.runner.requeue import after_stop, remaining_s, requeue_job
 from milepost.runner.signals import SignalLoop
 from milepost.runner.step import become_step
 from milepost.runner.sync import GroupSync
@@ -76,9 +76,11 @@ def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[
             outcome = _run_attempt(contract, paths, shard, lease, options, loop, say)
             if outcome.stop is None:
                 return outcome.exit_code
-            if inside_job() is not None:
-                if requeue_after_stop(outcome.stop, say) is After.CANCELLED:
-                    update_attempt(paths.shard(name).attempt(number), stop="cancelled")
+            job_id = inside_job()
+            if job_id is not None:
+                after = after_stop(job_id, outcome.stop, say)
+                update_attempt(paths.shard(name).attempt(number), **after.record())
+                requeue_job(job_id, after, say)
                 return RESUMABLE
             if outcome.stop != "walltime":
                 return outcome.exit_code
