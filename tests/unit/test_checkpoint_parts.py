@@ -121,7 +121,7 @@ def test_bad_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load_key({"key_file": str(tmp_path / "none")})
     with pytest.raises(ConfigError, match="holds no key"):
         load_key({"key_env": "NO_SUCH_KEY_HERE"})
-    with pytest.raises(ConfigError, match="either"):
+    with pytest.raises(ConfigError, match="encrypt needs"):
         load_key({"key_file": "a", "key_env": "b"})
     monkeypatch.setenv("SOME_KEY", "ab" * 32)
     key = load_key({"key_env": "SOME_KEY"})

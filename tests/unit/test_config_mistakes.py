@@ -179,6 +179,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "checkpoint.encrypt",
         "key_file and key_env",
     ),
+    (
+        a_run(checkpoint={"encrypt": {"key_file": "a", "age_recipient": "age1x"}}),
+        "checkpoint.encrypt",
+        "key_file and age_…",
+    ),
     (a_run(checkpoint={"signal": "SIGURG"}), "checkpoint.signal", "did you mean URG?"),
     (a_run(checkpoint={"contents": [{"name": "../x"}]}), "checkpoint.contents[0].name", "leaves"),
     (a_run(checkpoint={"allow": ["rng"]}), "checkpoint.allow[0]", "one of container"),

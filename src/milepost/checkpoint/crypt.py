@@ -35,13 +35,34 @@ class Tampered(DataError):
 
 @dataclass(frozen=True, slots=True)
 class UserKey:
-    """The user's key; `key_id` names it without telling it."""
+    """The user's key; `key_id` names it without telling it. It wraps the keys of data files."""
 
     secret: bytes
     key_id: str
 
     def __repr__(self) -> str:
-        return f"UserKey({self.key_id})"
+        return f"{type(self).__name__}({self.key_id})"
+
+    def wrap(self, secret: bytes) -> dict[str, Any]:
+        """What a first page says of the data key `secret`, besides cipher and key id."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce = os.urandom(12)
+        wrapped = AESGCM(self.secret).encrypt(nonce, secret, _WRAP_AAD)
+        return {"nonce": nonce.hex(), "wrapped_key": wrapped.hex()}
+
+    def unwrap(self, info: Mapping[str, Any], path: Path) -> bytes:
+        """Undo `wrap`; Tampered when it was changed, DataError when it is no wrapped key."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            nonce, wrapped = bytes.fromhex(info["nonce"]), bytes.fromhex(info["wrapped_key"])
+            return AESGCM(self.secret).decrypt(nonce, wrapped, _WRAP_AAD)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError("its first page is damaged", where=path) from error
+        except InvalidTag as error:
+            raise Tampered("its wrapped key was changed", where=path) from error
 
 
 class DataKey:
@@ -84,54 +105,63 @@ class DataKey:
 
 def new_data_key(user: UserKey) -> tuple[DataKey, dict[str, Any]]:
     """A fresh data key, and what the first page of its file says about it."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    secret = os.urandom(KEY_BYTES)
+    return DataKey(secret), wrapped_key(secret, user)
 
-    secret, nonce = os.urandom(KEY_BYTES), os.urandom(12)
-    wrapped = AESGCM(user.secret).encrypt(nonce, secret, _WRAP_AAD)
-    info = {
-        "cipher": CIPHER,
-        "key_id": user.key_id,
-        "nonce": nonce.hex(),
-        "wrapped_key": wrapped.hex(),
-    }
-    return DataKey(secret), info
+
+def wrapped_key(secret: bytes, user: UserKey) -> dict[str, Any]:
+    """What the first page of a file says about its data key `secret`."""
+    return {"cipher": CIPHER, "key_id": user.key_id, **user.wrap(secret)}
 
 
 def open_data_key(info: Mapping[str, Any], user: UserKey | None, path: Path) -> DataKey:
     """The data key of the file `path`; WrongKey or Tampered when it cannot be had."""
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    return DataKey(unwrapped_key(info, user, path))
 
+
+def unwrapped_key(info: Mapping[str, Any], user: UserKey | None, path: Path) -> bytes:
+    """The bytes of the data key of the file `path`; errors as `open_data_key`."""
     if info.get("cipher") != CIPHER:
         raise DataError(f"is encrypted with {info.get('cipher')!r}, not {CIPHER}", where=path)
     _check_key_id(info.get("key_id"), user, path)
     assert user is not None
-    try:
-        nonce, wrapped = bytes.fromhex(info["nonce"]), bytes.fromhex(info["wrapped_key"])
-        return DataKey(AESGCM(user.secret).decrypt(nonce, wrapped, _WRAP_AAD))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError("its first page is damaged", where=path) from error
-    except InvalidTag as error:
-        raise Tampered("its wrapped key was changed", where=path) from error
+    return user.unwrap(info, path)
 
 
 def load_key(encrypt: Mapping[str, Any] | None) -> UserKey | None:
-    """The user's key from `{key_file: path}` or `{key_env: NAME}`; None without `encrypt`.
+    """The user's key, as `encrypt` names it; None without `encrypt`.
 
-    The key is 32 bytes: raw, as 64 hexadecimal digits, or as base64. A key file that others may
-    read is refused.
+    `{key_file: path}` or `{key_env: NAME}`: 32 bytes, raw, as 64 hexadecimal digits, or as base64.
+    `{age_identity: path, age_recipient: text}`: keys of the age command; the recipient alone can
+    save, the identity alone can both. A file with a key that others may read is refused.
     """
+    given = {name: value for name, value in (encrypt or {}).items() if value}
     if not encrypt:
         return None
-    path, name = encrypt.get("key_file"), encrypt.get("key_env")
-    if bool(path) == bool(name):
-        raise ConfigError("encrypt needs either key_file or key_env", where="checkpoint.encrypt")
-    data, where = _from_file(Path(str(path))) if path else _from_env(str(name))
+    ways: list[str] = [name for name in ("key_file", "key_env") if name in given]
+    ways += ["age"] if {"age_identity", "age_recipient"} & set(given) else []
+    if len(ways) != 1:
+        raise ConfigError(
+            "encrypt needs key_file, or key_env, or age_identity and age_recipient",
+            where="checkpoint.encrypt",
+        )
+    if ways == ["age"]:
+        from milepost.checkpoint.age import age_key
+
+        return age_key(given.get("age_identity"), given.get("age_recipient"))
+    if ways == ["key_file"]:
+        data, where = _from_file(Path(str(given["key_file"])).expanduser())
+    else:
+        data, where = _from_env(str(given["key_env"]))
     secret = _parse_key(data, where)
+    return UserKey(secret, key_id_of(secret))
+
+
+def key_id_of(key: bytes) -> str:
+    """A name for a key that does not tell it."""
     from blake3 import blake3
 
-    key_id = blake3(secret, derive_key_context=_ID_CONTEXT).hexdigest(8)
-    return UserKey(secret, key_id)
+    return blake3(key, derive_key_context=_ID_CONTEXT).hexdigest(8)
 
 
 def _check_key_id(wanted: object, user: UserKey | None, path: Path) -> None:
@@ -149,15 +179,20 @@ def _check_key_id(wanted: object, user: UserKey | None, path: Path) -> None:
         )
 
 
+def check_private(path: Path) -> None:
+    """Refuse a key file that others than its owner may read."""
+    mode = path.stat().st_mode
+    if stat.S_IMODE(mode) & 0o077:
+        raise Refused(
+            f"the key file may be read by others (mode {stat.S_IMODE(mode):04o})",
+            where=path,
+            fix=f"chmod 600 {path}",
+        )
+
+
 def _from_file(path: Path) -> tuple[bytes, str]:
     try:
-        mode = path.stat().st_mode
-        if stat.S_IMODE(mode) & 0o077:
-            raise Refused(
-                f"the key file may be read by others (mode {stat.S_IMODE(mode):04o})",
-                where=path,
-                fix=f"chmod 600 {path}",
-            )
+        check_private(path)
         return path.read_bytes(), str(path)
     except OSError as error:
         raise ConfigError(f"the key file cannot be read ({error.strerror})", where=path) from error

@@ -125,10 +125,12 @@ def _checkpoint(run: View, tiers: View) -> Iterator[Problem]:
     encrypt = checkpoint.at("encrypt")
     if isinstance(encrypt.data, Mapping):
         given = [key for key in ("key_file", "key_env") if encrypt.has(key)]
+        if encrypt.has("age_identity") or encrypt.has("age_recipient"):
+            given.append("age_…")
         is_misspelt = not given and encrypt.data
         if len(given) != 1 and not is_misspelt:
             yield encrypt.wrong(
-                f"has {' and '.join(given) or 'no key'}; expected key_file or key_env"
+                f"has {' and '.join(given) or 'no key'}; expected key_file, key_env or age_…"
             )
     for item in checkpoint.items("contents"):
         name = item.text("name")

@@ -100,10 +100,13 @@ class ShardsSpec:
 
 @dataclass(frozen=True, slots=True)
 class EncryptSpec:
-    """Where the key is: a file only its owner may read, or an environment variable."""
+    """Where the key is: a file only its owner may read, an environment variable, or the keys of
+    the age command (identity: a file; recipient: enough to save)."""
 
     key_file: str | None = None
     key_env: str | None = None
+    age_identity: str | None = None
+    age_recipient: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
