@@ -60,7 +60,7 @@ def prune(
         hold |= {newest}
         plan = tuple(name for name in plan_prune(found, rules, time.time()) if name not in hold)
     if not is_dry:
-        for name in plan:
+        for name in reversed(plan):  # a delta before its base
             store.remove(name)
     return plan
 
@@ -69,7 +69,7 @@ def prune_remote(remote: Remote, rules: Retention, gold: frozenset[str]) -> tupl
     """Delete in a tier what the rules do not keep; what was proved when it was sent counts."""
     found = [_kept(remote.manifest(name), name in gold) for name in remote.generations()]
     plan = plan_prune(found, rules, time.time())
-    for name in plan:
+    for name in reversed(plan):
         remote.remove(name)
     return plan
 
