@@ -12,8 +12,11 @@ import pytest
 
 from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.store import CheckpointStore
+from milepost.checkpoint.upload import upload_generation
 from milepost.checkpoint.verify import verify_generation
+from milepost.clock import epoch
 from milepost.errors import DataError, Refused
+from milepost.tiers.local import LocalTier
 
 
 class FakeComm:
@@ -127,3 +130,34 @@ def test_what_one_rank_cannot_save_stops_all(tmp_path: Path) -> None:
     assert "another rank could not save: meta is a set" in str(results[0])
     assert CheckpointStore(tmp_path).names() == []
     assert not list(tmp_path.glob(".draft*"))
+
+
+def test_drill_the_local_tier_of_one_rank_is_erased(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its node is replaced by an empty one; the warm tier has all but the last checkpoint."""
+    scratch, warm = tmp_path / "scratch", LocalTier(tmp_path / "warm")
+    together(lambda comm: solve(scratch, comm, 3))
+    store = CheckpointStore(scratch)
+    upload_generation(store, "000002-a0", warm, "")
+    newest, taken = store.manifest("000003-a0"), store.manifest("000002-a0")
+    for path in scratch.glob("*/rank_1.bin"):
+        path.unlink()
+    capsys.readouterr()
+
+    def work(comm: FakeComm) -> tuple[int, str, float | None, bool]:
+        with Checkpointer(scratch, comm=comm, warm=warm, upload=False) as ck:
+            saved = ck.restore()
+            assert saved is not None
+            is_right = bool(np.all(saved.arrays["x"] == comm.Get_rank() + 2))
+            return saved.step, saved.tier, saved.lost.seconds, is_right
+
+    first, second = together(work)
+    lost_s = epoch(newest.created) - epoch(taken.created)
+    assert first == (1, "warm", lost_s, True)
+    assert second[0] == 1
+    assert second[3]
+    said = capsys.readouterr().err
+    assert "rank_1.bin: is missing" in said
+    assert f"lost 1 steps, {lost_s:.1f} s of work" in said
+    assert not verify_generation(store, "000002-a0"), "what was fetched is whole here too"
