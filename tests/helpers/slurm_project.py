@@ -217,6 +217,11 @@ exec {real} "$@"
         here = str(self.root.resolve())
         return sorted((r[0] for r in rows if r[1] == here and "rule_shard" in r[2]), key=int)
 
+    def told(self) -> str:
+        """All that the heads of this folder said, in one line, and the shards' last words."""
+        logs = [self.root / "head.log", *self.paths(RUN).results.glob("logs/shard/*.log")]
+        return " ".join(" ".join(p.read_text(errors="replace").split()) for p in logs)
+
     def jobs_of_shards(self) -> list[str]:
         """Ids of the jobs that the heads say they submitted for shards, in order."""
         text = (self.root / "head.log").read_text(errors="replace")

@@ -36,7 +36,7 @@ def test_cancelled_by_its_user_stays_cancelled(stage: Stage) -> None:
     (attempt,) = project.attempts()
     assert attempt["stop"] == "cancelled"
     assert set(project.steps_of()) == {1}
-    assert "is not tried again unasked: attempt 1" in project.said()
+    assert "is not tried again unasked: attempt 1" in project.told()
     verdict = project.verdict()
     assert (verdict["verdict"], verdict["scheduler"]) == ("INTERRUPTED", "cancelled")
     assert verdict["command"].startswith("snakemake --profile slurm")
@@ -57,7 +57,7 @@ def test_cancelled_while_it_waited_is_not_started(stage: Stage) -> None:
     assert (verdict["verdict"], verdict["scheduler"]) == ("INTERRUPTED", "cancelled")
     assert project.wait_head() != 0
     assert project.notes() == [] and project.attempts() == []
-    assert f"job {job} was cancelled before it started" in project.said()
+    assert f"job {job} was cancelled before it started" in project.told()
     assert project.verdict()["scheduler"] == "cancelled"  # now from the note beside the shard
     project.start_head()
     project.wait_at_work(1)
@@ -89,7 +89,7 @@ def test_exit_1_whose_class_says_fix_is_not_tried_again(stage: Stage) -> None:
     assert project.wait_head() != 0
     (attempt,) = project.attempts()
     assert attempt["finding"]["action"] == "fix_no_retry"
-    assert "is not tried again unasked: attempt 1 failed by" in project.said()
+    assert "is not tried again unasked: attempt 1 failed by" in project.told()
     verdict = project.verdict()
     assert verdict["verdict"] == "FAILED"
     assert "exit 1" in verdict["next_action"]

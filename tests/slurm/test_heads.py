@@ -18,7 +18,7 @@ def test_a_new_head_adopts_running_jobs(stage: Stage) -> None:
     steps = project.steps_of()[1]
     project.wait("work without a head", lambda: project.steps_of()[1] > steps + 5)
     project.start_head()
-    project.wait("the job's adoption", lambda: "they are adopted" in project.said())
+    project.wait("the job's adoption", lambda: "they are adopted" in project.told())
     project.finish(interruptions=0)
     assert len(project.jobs_of_shards()) == 1
     assert len(project.attempts()) == 1

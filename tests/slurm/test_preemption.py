@@ -58,4 +58,4 @@ def test_killed_by_preemption_before_it_could_requeue(stage: Stage) -> None:
     project.wait_at_work(2)
     project.finish(interruptions=1)
     assert_one_job(project, restarts=1)
-    assert "was preempted and cancelled; it is requeued and resumes" in project.said()
+    assert "was preempted and cancelled; it is requeued and resumes" in project.told()

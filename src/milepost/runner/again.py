@@ -7,6 +7,7 @@ here, before the lease is taken: the evidence of the attempt that failed stays t
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from milepost.config.spec import RunSpec
 from milepost.errors import Refused, SchedulerError
 from milepost.evidence.cancelled import cancelled_job, note_cancelled
 from milepost.evidence.unsaid import completed
-from milepost.lease import attempt_records, read_holder
+from milepost.lease import Holder, attempt_records, read_holder
 from milepost.model import WorkKind
 from milepost.paths import RunPaths
 from milepost.runner.attempt import is_final
+from milepost.runner.held import may_take
 from milepost.slurm.environment import inside_job
 from milepost.slurm.jobs import folder_jobs
 
@@ -31,7 +33,7 @@ def check_retry(spec: RunSpec, paths: RunPaths, shard: str, automatic: int) -> N
         return
     files = paths.shard(shard)
     holder = read_holder(files.lease)
-    if holder is not None and holder.is_alive() is not False:
+    if holder is not None and _is_at_work(holder):
         return
     on_slurm = inside_job() is not None
     if on_slurm:
@@ -48,6 +50,13 @@ def check_retry(spec: RunSpec, paths: RunPaths, shard: str, automatic: int) -> N
             where=files.live,
             fix=f"mend what is wrong; if it is still wanted, end the head and run: {start} {files.marker}",
         )
+
+
+def _is_at_work(holder: Holder) -> bool:
+    """As the lease sees it: the process table here, the scheduler elsewhere."""
+    if holder.host == socket.gethostname():
+        return holder.is_alive() is not False
+    return not may_take(holder)
 
 
 def _reason(
