@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from helpers.demo import Demo, kill_session
 
 HEAD_LIMIT_S = 400
