@@ -8,6 +8,8 @@ import pytest
 from helpers.slurm_project import RUN, SlurmProject, Stage, scene
 
 pytestmark = pytest.mark.slurm
+ONCE = ("--retries", "1")
+"""One retry is enough to see that it is refused."""
 GOES_ON = {
     "work": {
         "kind": "batch",
@@ -29,7 +31,7 @@ def assert_tasks_ran(project: SlurmProject, expected: dict[int, int]) -> None:
 @scene
 def test_cancelled_by_its_user_stays_cancelled(stage: Stage) -> None:
     project = stage.project("resumable")
-    project.start_head()
+    project.start_head(*ONCE)
     project.wait_at_work(1)
     stage.cluster.run("scancel", project.job())
     assert project.wait_head() != 0
@@ -49,7 +51,7 @@ def test_cancelled_by_its_user_stays_cancelled(stage: Stage) -> None:
 def test_cancelled_while_it_waited_is_not_started(stage: Stage) -> None:
     project = stage.project("resumable")
     project.change_sbatch("--hold")
-    project.start_head()
+    project.start_head(*ONCE)
     job = project.job()
     stage.cluster.run("scancel", job)
     stage.cluster.wait_state(job, "CANCELLED")
@@ -85,7 +87,7 @@ def test_out_of_memory_below_a_script_that_exits_0(stage: Stage) -> None:
 def test_exit_1_whose_class_says_fix_is_not_tried_again(stage: Stage) -> None:
     project = stage.project("resumable")
     project.flag("exit-1")
-    project.start_head()
+    project.start_head(*ONCE)
     assert project.wait_head() != 0
     (attempt,) = project.attempts()
     assert attempt["finding"]["action"] == "fix_no_retry"
@@ -103,7 +105,7 @@ def test_exit_1_whose_class_says_fix_is_not_tried_again(stage: Stage) -> None:
 def test_of_a_batch_only_what_failed_is_left(stage: Stage) -> None:
     project = stage.project("tasks")
     project.flag("broken/3")
-    project.start_head()
+    project.start_head(*ONCE)
     assert project.wait_head() != 0
     assert_tasks_ran(project, {1: 1, 2: 1, 3: 1, 4: 1})
     verdict = project.verdict()

@@ -26,7 +26,7 @@ def test_the_signal_before_the_limit_makes_a_checkpoint_and_requeues(stage: Stag
 
 @scene
 def test_limit_lowered_below_the_elapsed_time(stage: Stage) -> None:
-    """No notice is left: TERM is all, and the runner has KillWait."""
+    """The runner believes in ten minutes; all the notice that is left is KillWait."""
     project = stage.project("resumable")
     project.start_head()
     project.wait_at_work(1)
@@ -36,7 +36,9 @@ def test_limit_lowered_below_the_elapsed_time(stage: Stage) -> None:
     project.wait_at_work(2, patience_s=LONGEST_S)
     project.finish(interruptions=1)
     assert project.jobs_of_shards() == [job] and project.restarts(job) == 1
-    assert project.attempts()[0]["then"] == "requeued: its time limit is reached"
+    first = project.attempts()[0]
+    assert first["stop"] in ("signal URG", "signal TERM")  # whichever slurmctld sent first
+    assert first["then"].startswith("requeued: its ")
 
 
 @scene
