@@ -1,0 +1,84 @@
+"""An ext4 file system in an image on a loop device, and copies of it as a power cut leaves them."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.disks import call
+
+_COMPLETED_WRITES = 4  # field of /sys/block/*/stat
+
+
+class LoopDisk:
+    """A mounted image of `size_bytes`. `folder` is its top."""
+
+    def __init__(self, root: Path, size_bytes: int) -> None:
+        self.image, self.folder = root / "disk.img", root / "disk"
+        self.folder.mkdir()
+        with self.image.open("wb") as stream:
+            stream.truncate(size_bytes)
+        _must("mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=4", str(self.image))
+        self._device = _must("losetup", "--find", "--show", str(self.image)).strip()
+        self._memory = mmap.mmap(-1, size_bytes)
+        self._memory[:] = bytes(size_bytes)  # the kernel backs it now, not while it copies
+        try:
+            _must("mount", "-o", "noatime", self._device, str(self.folder))
+        except BaseException:
+            call("losetup", "--detach", self._device)
+            raise
+
+    def copy(self, target: Path) -> bool:
+        """Copy the image as it is now, while it is written to; False when it was no moment.
+
+        Reading takes milliseconds. When no write was completed meanwhile, then whatever the copy
+        has of writes under way, a power cut at its end could have left the same on the disk.
+        """
+        before = self._completed_writes()
+        with self.image.open("rb", buffering=0) as stream:
+            stream.readinto(self._memory)
+        if self._completed_writes() != before:
+            return False
+        target.write_bytes(self._memory)
+        return True
+
+    def close(self) -> None:
+        if call("umount", str(self.folder)).returncode != 0:
+            call("umount", "--lazy", str(self.folder))
+        call("losetup", "--detach", self._device)
+
+    def _completed_writes(self) -> str:
+        stat = Path(f"/sys/block/{Path(self._device).name}/stat").read_text()
+        return stat.split()[_COMPLETED_WRITES]
+
+
+@contextlib.contextmanager
+def mounted(image: Path, folder: Path) -> Iterator[Path]:
+    """Mount an image, which replays its journal as after a power cut."""
+    folder.mkdir(exist_ok=True)
+    _must("mount", "-o", "loop,noatime", str(image), str(folder))
+    try:
+        yield folder
+    finally:
+        if call("umount", str(folder)).returncode != 0:
+            call("umount", "--lazy", str(folder))
+
+
+def _must(*words: str) -> str:
+    """Run a command; where this machine does not permit it, the test is skipped (in CI it fails)."""
+    try:
+        done = call(*words)
+        trouble = done.stderr.strip() if done.returncode else None
+    except FileNotFoundError:
+        trouble = "there is no such program"
+    if trouble is not None:
+        reason = f"a file system on a loop device is not possible here: {words[0]}: {trouble}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return done.stdout
