@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from helpers.mpi import have
 
+from helpers.mpi import have
 from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.crypt import Tampered, WrongKey, load_key, new_data_key, open_data_key
 from milepost.errors import ConfigError, Refused

@@ -13,6 +13,7 @@ from milepost.checkpoint.crypt import load_key
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
+from milepost.checkpoint.rekey import finish_rekeys
 from milepost.checkpoint.restore import Redecompose, Saved, restore_together, wanted_now
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.room import Room
@@ -67,6 +68,7 @@ class Session:
         if self._is_open or self._ranks.rank != 0:
             return
         self._is_open = True
+        finish_rekeys(self._store)
         self._store.clean()
         targets = self._targets()
         for target in targets:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from milepost.checkpoint import leftovers
+from milepost.checkpoint.audit import WITH_CONTENT, note, read_audit
 from milepost.checkpoint.manifest import (
     MANIFEST,
     OK,
@@ -71,6 +72,7 @@ class Draft:
             hook("renamed")
             fsync_directory(self.store.folder)
         hook("committed")
+        self.store.note("created", self.name)
         return self.name
 
     def abandon(self) -> None:
@@ -155,8 +157,23 @@ class CheckpointStore:
         self._floor = max([self._floor, *(parse_name(name)[0] for name in names)])
 
     def clean(self) -> list[str]:
-        """Remove temporary folders of dead attempts; returns their names."""
+        """Remove temporary folders of dead attempts; returns their names.
+
+        A generation that the audit log does not know, since its writer died or it came from
+        another tier, is recorded as found.
+        """
+        known = read_audit(self.folder).content
+        for name in reversed(self.generations()):
+            if name not in known:
+                self.note("found", name)
         return leftovers.remove(self.folder, self.attempt)
+
+    def note(self, what: str, name: str) -> None:
+        """Put what happened to a generation into the audit log."""
+        manifest = None
+        if what in WITH_CONTENT:
+            manifest = _read(self.path(name) / OK).decode("ascii", "replace").strip()
+        note(self.folder, what, name, manifest)
 
     def remove(self, name: str) -> None:
         """Delete a generation: first its OK, so that no half of it is ever taken for whole."""
@@ -169,6 +186,7 @@ class CheckpointStore:
                 os.unlink(folder / OK)
             fsync_directory(folder)
             shutil.rmtree(folder)
+        self.note("pruned", name)
 
     def restore_counts(self) -> dict[str, int]:
         """How often each generation was restored without a commit or a clean end since."""
@@ -180,6 +198,7 @@ class CheckpointStore:
         state = self._state()
         restores = {**state["restores"], name: state["restores"].get(name, 0) + 1}
         self._save({**state, "restores": restores})
+        self.note("restored", name)
 
     def clear_restore(self, name: str) -> None:
         """The application got past `name`: forget how often it was restored."""
@@ -197,6 +216,7 @@ class CheckpointStore:
         self.manifest(name)
         marks = self.gold() | {name} if is_gold else self.gold() - {name}
         self._save({**self._state(), "gold": sorted(marks)})
+        self.note("gold" if is_gold else "ungold", name)
 
     def _state(self) -> dict[str, Any]:
         try:
