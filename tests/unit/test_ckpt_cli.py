@@ -14,7 +14,7 @@ from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.files import commit_files
 from milepost.checkpoint.store import CheckpointStore
 from milepost.cli.ckpt import command
-from milepost.errors import DataError, Refused
+from milepost.errors import ConfigError, DataError, Refused
 
 
 @pytest.fixture
@@ -127,3 +127,39 @@ def test_application_files_come_out_as_they_were(tmp_path: Path) -> None:
     run_json("restore", tmp_path / "ckpt", tmp_path / "out")
     assert (tmp_path / "out" / "state.cpt").read_bytes() == b"binary"
     assert (tmp_path / "out" / "md" / "log").read_text() == "text"
+
+
+def test_audit_proves_the_log_and_names_a_generation_that_was_exchanged(folder: Path) -> None:
+    said = run_json("audit", folder)
+    assert [record["what"] for record in said["records"]] == ["created"] * 4
+    assert said["problems"] == []
+    assert "created   000004-a0" in run("audit", folder).output
+    other = folder / "000004-a0"
+    other.rename(folder / "000009-a0")
+    (folder / "000003-a0" / "OK").write_text("blake3:" + "0" * 64)
+    result = run("audit", folder)
+    assert isinstance(result.exception, DataError)
+    assert "000009-a0 is there, and nobody recorded it" in str(result.exception)
+    assert "000003-a0 is not what was recorded" in str(result.exception)
+
+
+def test_diff_in_words_and_in_json(folder: Path) -> None:
+    text = run("diff", folder, "000001-a0", "000002-a0").output
+    assert "rank 0  x  changed  0.000 MB  100.0% of blocks, 5 bytes, at most n/a apart" in text
+    assert "1 are the same" in text
+    assert run_json("diff", folder, "000001-a0", "000002-a0")[1]["how"] == "changed"
+
+
+def test_rekey_by_hand(tmp_path: Path) -> None:
+    keys = [tmp_path / "old", tmp_path / "new"]
+    for number, path in enumerate(keys):
+        path.write_bytes(bytes([number]) * 32)
+        path.chmod(0o600)
+    with Checkpointer(tmp_path / "c", encrypt={"key_file": str(keys[0])}) as ck:
+        ck.save(0, {"x": np.arange(5)})
+    words = ("rekey", tmp_path / "c", "--key-file", keys[0], "--new-key-file", keys[1])
+    assert run_json(*words)["files"] == {"000001-a0": 1}
+    assert run("verify", tmp_path / "c", "--key-file", keys[1]).exit_code == 0
+    with Checkpointer(tmp_path / "c", encrypt={"key_file": str(keys[1])}) as ck:
+        assert ck.restore() is not None
+    assert isinstance(run("rekey", tmp_path / "c").exception, ConfigError)

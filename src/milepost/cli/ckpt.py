@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from milepost.errors import DataError
+from milepost.errors import ConfigError, DataError
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 _GENERATION = click.argument("generation", required=False)
@@ -17,14 +18,26 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdo
 
 
 def _with_key(function: Callable[..., Any]) -> Callable[..., Any]:
-    file_option = click.option("--key-file", help="File with the key of encrypted checkpoints.")
-    env_option = click.option("--key-env", help="Environment variable with that key.")
-    return file_option(env_option(function))
+    """Options that name a key; the function gets `key`, a UserKey or None."""
+
+    @functools.wraps(function)
+    def with_key(
+        key_file: str | None, key_env: str | None, age_identity: str | None, **words: Any
+    ) -> Any:
+        return function(key=_key(key_file, key_env, age_identity), **words)
+
+    for option in (
+        click.option("--age-identity", help="File with the age identity of that key."),
+        click.option("--key-env", help="Environment variable with that key."),
+        click.option("--key-file", help="File with the key of encrypted checkpoints."),
+    ):
+        with_key = option(with_key)
+    return with_key
 
 
 @click.group()
 def command() -> None:
-    """List, show, verify, restore and prune the checkpoints in FOLDER."""
+    """Look at the checkpoints in FOLDER, restore and prune them, exchange their key."""
 
 
 @command.command()
@@ -65,13 +78,11 @@ def show(folder: Path, generation: str | None, as_json: bool) -> None:
 @_GENERATION
 @_with_key
 @_JSON
-def verify(
-    folder: Path, generation: str | None, key_file: str | None, key_env: str | None, as_json: bool
-) -> None:
+def verify(folder: Path, generation: str | None, key: Any, as_json: bool) -> None:
     """Read every byte of GENERATION (of all by default) and name each damage."""
     from milepost.checkpoint.verify import verify_generation
 
-    store, key = _store(folder), _key(key_file, key_env)
+    store = _store(folder)
     names = [generation] if generation else store.names()
     found = {name: verify_generation(store, name, key=key) for name in names}
     rows = [
@@ -108,8 +119,7 @@ def restore(
     allow: tuple[str, ...],
     warm: str | None,
     cold: str | None,
-    key_file: str | None,
-    key_env: str | None,
+    key: Any,
     as_json: bool,
 ) -> None:
     """Write what a generation holds into the new folder TARGET.
@@ -120,9 +130,7 @@ def restore(
     from milepost.checkpoint.export import export_generation
 
     remotes = _remotes(warm, cold)
-    found = export_generation(
-        _store(folder), target, generation, allow, remotes, _key(key_file, key_env)
-    )
+    found = export_generation(_store(folder), target, generation, allow, remotes, key)
     text = f"step {found['step']} of {found['generation']} ({found['tier']}) is in {target}"
     _emit(found, as_json, "\n".join([text, *found["damages"]]))
 
@@ -141,8 +149,7 @@ def prune(
     gold_every: int | None,
     ttl_days: float | None,
     dry_run: bool,
-    key_file: str | None,
-    key_env: str | None,
+    key: Any,
     as_json: bool,
 ) -> None:
     """Delete old generations; never a base of a kept one, never the last good one."""
@@ -153,7 +160,7 @@ def prune(
     rules = retention_of(
         parse_options({"rotation": rotation, "gold_every": gold_every, "ttl_days": ttl_days})
     )
-    gone = apply(_store(folder), rules, key=_key(key_file, key_env), is_dry=dry_run)
+    gone = apply(_store(folder), rules, key=key, is_dry=dry_run)
     word = "would delete" if dry_run else "deleted"
     text = "\n".join(f"{word} {name}" for name in gone) or "nothing to delete"
     _emit({"deleted": list(gone), "dry_run": dry_run}, as_json, text)
@@ -184,6 +191,104 @@ def release(folder: Path, generation: str, as_json: bool) -> None:
     _emit({"released": generation}, as_json, f"{generation} may be restored again")
 
 
+@command.command()
+@_FOLDER
+@click.argument("first")
+@click.argument("second")
+@_with_key
+@_JSON
+def diff(folder: Path, first: str, second: str, key: Any, as_json: bool) -> None:
+    """Tell what changed from generation FIRST to SECOND, array by array."""
+    from milepost.checkpoint.diff import diff_generations
+
+    changes = diff_generations(_store(folder), first, second, key)
+    lines = [_change_line(change) for change in changes if change.how != "same"]
+    lines.append(f"{sum(change.how == 'same' for change in changes)} are the same")
+    _emit([change.as_json() for change in changes], as_json, "\n".join(lines))
+
+
+@command.command()
+@_FOLDER
+@_JSON
+def audit(folder: Path, as_json: bool) -> None:
+    """Show who did what to these checkpoints, and prove the log unbroken."""
+    from milepost.checkpoint.audit import read_audit
+
+    store = _store(folder)
+    found = read_audit(folder)
+    problems = [*found.problems, *_unlike(store, found.content)]
+    lines = [_audit_line(record) for record in found.records]
+    lines.append(f"{len(found.records)} records, the last one is {found.head}")
+    value = {"records": list(found.records), "head": found.head, "problems": problems}
+    _emit(value, as_json, "\n".join(lines))
+    if problems:
+        raise DataError(
+            "the audit log is broken:\n  " + "\n  ".join(problems),
+            where=folder,
+            fix="find out who can write there; `milepost ckpt verify` reads the data itself",
+        )
+
+
+@command.command()
+@_FOLDER
+@_with_key
+@click.option("--new-key-file", help="File with the new key.")
+@click.option("--new-key-env", help="Environment variable with the new key.")
+@click.option("--new-age-recipient", help="New recipient of the age command.")
+@_JSON
+def rekey(
+    folder: Path,
+    key: Any,
+    new_key_file: str | None,
+    new_key_env: str | None,
+    new_age_recipient: str | None,
+    as_json: bool,
+) -> None:
+    """Wrap the data keys of all generations under a new key; no data is written.
+
+    No job should be saving into FOLDER meanwhile. Copies in other tiers keep the old key.
+    """
+    from milepost.checkpoint.rekey import rekey as apply
+
+    new = _key(new_key_file, new_key_env, None, new_age_recipient)
+    if key is None or new is None:
+        raise ConfigError(
+            "rekey needs the old key and the new one", fix="give --key-file and --new-key-file"
+        )
+    done = apply(_store(folder), key, new)
+    files = {item.generation: item.files for item in done}
+    text = "\n".join(f"{name}  {count} files" for name, count in files.items())
+    _emit({"key_id": new.key_id, "files": files}, as_json, text or "no generations")
+
+
+def _unlike(store: Any, content: Mapping[str, str]) -> list[str]:
+    """Generations that are not what was recorded of them."""
+    found = []
+    for name in store.generations():
+        flag = (store.path(name) / "OK").read_text(encoding="ascii", errors="replace").strip()
+        if name not in content:
+            found.append(f"{name} is there, and nobody recorded it")
+        elif content[name] != flag:
+            found.append(f"{name} is not what was recorded: its manifest is another one")
+    return found
+
+
+def _audit_line(record: Mapping[str, Any]) -> str:
+    words = [str(record.get(name)) for name in ("n", "time", "what", "generation")]
+    return f"{words[0]:>5}  {words[1]}  uid {record.get('uid')}  {words[2]:<8}  {words[3]}"
+
+
+def _change_line(change: Any) -> str:
+    where = "" if change.rank is None else f"rank {change.rank}  "
+    text = f"{where}{change.name}  {change.how}  {change.size_bytes / 1e6:,.3f} MB"
+    if change.changed_blocks is not None:
+        share = change.changed_blocks / change.blocks
+        text += f"  {share:.1%} of blocks, {change.changed_bytes:,} bytes"
+        far = "n/a" if change.max_abs is None else f"{change.max_abs:g}"
+        text += f", at most {far} apart"
+    return text
+
+
 def _store(folder: Path) -> Any:
     from milepost.checkpoint.store import CheckpointStore
 
@@ -199,10 +304,16 @@ def _newest(store: Any) -> str:
     return names[0]
 
 
-def _key(key_file: str | None, key_env: str | None) -> Any:
+def _key(
+    key_file: str | None,
+    key_env: str | None,
+    age_identity: str | None = None,
+    age_recipient: str | None = None,
+) -> Any:
     from milepost.checkpoint.crypt import load_key
 
     given = {"key_file": key_file, "key_env": key_env}
+    given |= {"age_identity": age_identity, "age_recipient": age_recipient}
     return load_key({k: v for k, v in given.items() if v} or None)
 
 
