@@ -142,7 +142,7 @@ def test_folder_of_the_log_vanished(stage: Stage) -> None:
     assert (record, len(jobs)) in ((["FAILED", "0:53"], 2), (["COMPLETED", "0:0"], 1))
     if len(jobs) == 2:
         said = project.milepost(
-            "classify", "/dev/null", "--state=FAILED", "--exit-code=0:53", "--json"
+            "classify", "-", "--state=FAILED", "--exit-code=0:53", "--json"
         )
         assert json.loads(said.stdout)["class"] == "storage"
         assert "output file could not be opened" in " ".join(
