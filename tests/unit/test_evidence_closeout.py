@@ -114,6 +114,8 @@ def test_missing_row_and_unclassified_failure(tmp_path: Path) -> None:
     found = closing(folder)
     assert "1 task, in shards 0002 (1)" in item(found, "tasks_terminal").evidence
     assert item(found, "failures_classified").holds is True
+    assert item(found, "artifacts_verified").holds is False
+    assert item(found, "artifacts_verified").evidence.endswith("; 2 tasks are not done")
     assert "1 runtime/python_exception" in item(found, "failures_classified").evidence
     folder.failed("0002", "x1", finding=None)
     found = closing(folder)

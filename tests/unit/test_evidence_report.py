@@ -159,8 +159,10 @@ def test_public_records_hold_nothing_private(tmp_path: Path) -> None:
     folder.failed("0002", "z9")
     folder.attempt("0001", 2, slurm_job_id="4711", stop="walltime")
     files = written(folder)
+    assert "Not closed, because not true: Every shard has the verdict DONE" in files["public.md"]
     for name in ("public.json", "public.md"):
         assert "It was quick." in files[name]
+        assert "losed although" not in files[name]
         found = [word for word in private(folder) if word in files[name]]
         assert found == [], name
 
@@ -182,6 +184,7 @@ def test_public_record_has_only_allowed_fields(tmp_path: Path) -> None:
         "durations",
         "failure_modes",
         "accepted",
+        "open",
         "note",
     }
     assert record["artifacts"] == [".json: json"]

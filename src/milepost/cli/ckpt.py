@@ -59,7 +59,7 @@ def ls(folder: Path, as_json: bool) -> None:
             row |= {"step": manifest.step, "created": manifest.created}
             row |= {"bytes": manifest.size_bytes, "bases": list(manifest.bases)}
         rows.append(row)
-    _emit(rows, as_json, "\n".join(map(_line, rows)) or "no generations")
+    _emit(rows, as_json, "\n".join(map(_line, rows)) or _none(folder))
 
 
 @command.command()
@@ -93,7 +93,7 @@ def verify(folder: Path, generation: str | None, key: Any, as_json: bool) -> Non
         "\n  ".join([f"{row['generation']}  {'ok' if row['ok'] else 'DAMAGED'}", *row["damages"]])  # type: ignore[misc]
         for row in rows
     ]
-    _emit(rows, as_json, "\n".join(lines) or "no generations")
+    _emit(rows, as_json, "\n".join(lines) or _none(folder))
     if any(found.values()):
         bad = [name for name, damages in found.items() if damages]
         raise DataError(
@@ -297,6 +297,11 @@ def _store(folder: Path) -> Any:
     return CheckpointStore(folder)
 
 
+def _none(folder: Path) -> str:
+    more = f"; look into {folder / 'ckpt'}" if (folder / "ckpt").is_dir() else ""
+    return f"no generations in {folder}{more}"
+
+
 def _newest(store: Any) -> str:
     names: list[str] = store.generations()
     if not names:
@@ -329,7 +334,7 @@ def _line(row: dict[str, Any]) -> str:
     marks = [word for word, is_so in (("gold", row["gold"]), ("delta", row["bases"])) if is_so]
     if not row["ok"]:
         return f"{row['generation']}  DAMAGED  {'; '.join(row['damages'])}"
-    size = f"{row['bytes'] / 1e6:,.1f} MB"
+    size = f"{row['bytes'] / 1e6:,.4g} MB"
     return f"{row['generation']}  step {row['step']:>10}  {size:>14}  {row['created']}  {' '.join(marks)}".rstrip()
 
 

@@ -111,7 +111,13 @@ def _artifacts(facts: Facts) -> Item:
         fix = f"milepost reconcile {run.paths.run} --deep, then run the named shards again"
         return Item(key, title, False, f"{plural(len(bad), 'task')}: {named}", fix)
     done = sum(shard.done for shard in run.shards)
-    return Item(key, title, True, f"{how} of {plural(done, 'done task')} are as recorded")
+    text = f"{how} of {plural(done, 'done task')} are as recorded"
+    rest = sum(len(shard.tasks) for shard in run.shards) - done
+    if rest:
+        fix = f"milepost reconcile {run.paths.run}, then run the named shards again"
+        more = f"{plural(rest, 'task')} {'is' if rest == 1 else 'are'} not done"
+        return Item(key, title, False, f"{text}; {more}", fix)
+    return Item(key, title, True, text)
 
 
 def _terminal(facts: Facts) -> Item:

@@ -46,7 +46,9 @@ def public(closing: Closing) -> dict[str, Any]:
         "failure_modes": [
             {k: g[k] for k in ("class", "subclass", "action", "count")} for g in failures(run)
         ],
-        "accepted": [item.title for item in closing.closeout.false_items],
+        "accepted" if closing.closeout.is_closed else "open": [
+            item.title for item in closing.closeout.false_items
+        ],
         "note": _note(run),
     }
     cleaned: dict[str, Any] = clean({k: v for k, v in fields.items() if v not in (None, "", [])})
@@ -107,6 +109,8 @@ def public_page(record: dict[str, Any]) -> str:
     ] or ["- none"]
     if "accepted" in record:
         lines += ["", "Closed although not true: " + "; ".join(record["accepted"]) + "."]
+    if "open" in record:
+        lines += ["", "Not closed, because not true: " + "; ".join(record["open"]) + "."]
     if "note" in record:
         lines += ["", "## Note", "", record["note"]]
     return "\n".join(lines) + "\n"

@@ -42,8 +42,10 @@ class Standing:
         """Cells for a table of status, the next command aside."""
         rate = "n/a" if self.rate is None else f"{self.rate:.3g}"
         shards = " ".join(f"{n} {word}" for word, n in self.shards.items()) or "none"
-        numbers = (self.tasks, self.done, self.failed, self.left)
-        return (self.run, *map(str, numbers), rate, duration(self.eta_s), shards)
+        counts = (self.tasks, self.done, self.failed, self.left)
+        # without a shard table nothing was counted
+        numbers = map(str, counts) if self.shards else ["n/a"] * len(counts)
+        return (self.run, *numbers, rate, duration(self.eta_s), shards)
 
 
 def standing(paths: RunPaths, ask: Ask | None = None) -> Standing:

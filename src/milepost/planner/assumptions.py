@@ -64,7 +64,9 @@ def _measured_rows(spec: RunSpec, measured: Measured, restore_s: float) -> list[
             _row("ckpt_bytes", measured.ckpt_bytes, "bytes", _source(measured.ckpt_bytes)),
             _row("step_s", measured.step_s, "s", _source(measured.step_s)),
         ]
-        source = MEASURED if measured.restore_s is not None else "default: as long as a checkpoint"
+        source = (
+            MEASURED if measured.restore_s is not None else "default: start-up and a checkpoint"
+        )
         rows.append(_row("restore_s", restore_s, "s", source))
     return rows
 
