@@ -4,6 +4,8 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 venv=$root/.venv
+# the caches of pip, uv and Snakemake
+export XDG_CACHE_HOME=$root/.cache
 
 missing() {
     printf 'milepost: %s\n' "$1" >&2
