@@ -398,8 +398,11 @@ def test_shard_joins_its_attempts_with_the_scheduler(tmp_path: Path) -> None:
 def test_shard_waiting_in_the_queue_is_found_by_its_comment(tmp_path: Path) -> None:
     folder = shard_folder(tmp_path)
     answers = pending("Priority")
-    answers["squeue -h -r -t all"] = (
-        f"70{SEPARATOR}rule_shard_wildcards_sweep_0002\n71{SEPARATOR}rule_shard_wildcards_sweep_0001\n"
+    here, elsewhere = str(tmp_path), str(tmp_path.parent)
+    queue = [(70, here, "0002"), (71, here, "0001"), (72, elsewhere, "0001")]
+    answers["squeue -h -r -t all"] = "".join(
+        f"{number}{SEPARATOR}{place}{SEPARATOR}rule_shard_wildcards_sweep_{shard}\n"
+        for number, place, shard in queue
     )
     with replaced_by(Recorded(answers)):
         story = why_shard(folder.paths, "0001")

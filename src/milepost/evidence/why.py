@@ -140,7 +140,7 @@ def why_shard(paths: RunPaths, name: str) -> Story:
         )
     listener = Listener()
     recorded = _recorded(paths, name, listener)
-    job_id = _job_of(paths.run, name, recorded, listener)
+    job_id = _job_of(paths, name, recorded, listener)
     details = None if job_id is None else _details(job_id, listener)
     return _story(listener, paths.root, job_id, details, (paths.run, name), recorded)
 
@@ -234,13 +234,14 @@ def _recorded(paths: RunPaths, name: str, listener: Listener) -> list[Recorded]:
     return sorted(found, key=lambda r: r.number)
 
 
-def _job_of(run: str, name: str, recorded: list[Recorded], listener: Listener) -> str | None:
+def _job_of(paths: RunPaths, name: str, recorded: list[Recorded], listener: Listener) -> str | None:
     """The job in the queue for this shard, else the one of its last attempt."""
     from milepost.slurm.outlook import jobs_of_shard
 
     last = next((r.job_id for r in reversed(recorded) if r.job_id), None)
     silent = Listener() if last is None else listener  # a run without Slurm misses no queue
-    queued = silent.hear("queue (squeue)", lambda: jobs_of_shard(run, name, getpass.getuser()))
+    user = getpass.getuser()
+    queued = silent.hear("queue (squeue)", lambda: jobs_of_shard(paths.root, paths.run, name, user))
     return queued[-1] if queued else last
 
 

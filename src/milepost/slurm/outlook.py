@@ -7,9 +7,11 @@ before the scheduler has looked, and a site may keep shares to itself.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from milepost.slurm.command import SEPARATOR, ask
 from milepost.slurm.jobids import checked
@@ -132,14 +134,17 @@ def user_of(job: Mapping[str, str]) -> str | None:
     return job.get("UserId", "").split("(")[0] or None
 
 
-def jobs_of_shard(run: str, shard: str, user: str) -> list[str]:
-    """Jobs that Snakemake submitted for a shard, oldest first, known by their comment.
+def jobs_of_shard(folder: Path, run: str, shard: str, user: str) -> list[str]:
+    """Jobs that Snakemake submitted in `folder` for a shard, oldest first, known by their comment.
 
     Ended ones are among them as long as slurmctld remembers them.
     """
-    out = ask("squeue", "-h", "-r", "-t", "all", "-S", "i", "-u", user, "-o", f"%i{SEPARATOR}%k")
-    rows = [line.split(SEPARATOR, 1) for line in out.splitlines()]
-    return [row[0].strip() for row in rows if shard_of_comment(row[-1]) == (run, shard)]
+    form = SEPARATOR.join(("%i", "%Z", "%k"))
+    out = ask("squeue", "-h", "-r", "-t", "all", "-S", "i", "-u", user, "-o", form)
+    here = os.path.realpath(folder)
+    rows = [line.split(SEPARATOR, 2) for line in out.splitlines()]
+    mine = [row for row in rows if len(row) == 3 and os.path.realpath(row[1]) == here]
+    return [row[0].strip() for row in mine if shard_of_comment(row[2]) == (run, shard)]
 
 
 def shard_of_comment(comment: str | None) -> tuple[str, str] | None:
