@@ -49,7 +49,9 @@ def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bo
 
 
 def _text(closing: Closing) -> str:
-    from milepost.evidence.tabulate import tabulate
+    import textwrap
+
+    from milepost.evidence.tabulate import WIDTH, tabulate
     from milepost.evidence.words import plural
 
     words = {True: "yes", False: "NO", None: "n/a"}
@@ -65,7 +67,8 @@ def _text(closing: Closing) -> str:
     best = closing.table.best
     if best is not None:
         values = ", ".join(f"{k}={v}" for k, v in best.items() if k not in ("task", "shard"))
-        lines.append(f"best by {closing.table.best_by}: {values} (task {best['task']})")
+        text = f"best by {closing.table.best_by}: {values} (task {best['task']})"
+        lines.append(textwrap.fill(text, WIDTH, subsequent_indent="  "))
         tied = closing.table.tied_count
         if tied:
             lines.append(f"  the same {closing.table.best_by} in {plural(tied, 'other task')}")

@@ -174,7 +174,7 @@ def _refuse(path: Path, wrong: Sequence[str], tasks: Sequence[Task]) -> None:
     if wrong:
         more = [f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
         raise ConfigError(
-            "\n  ".join([f"{len(wrong)} wrong rows:", *wrong[:_SHOWN], *more]),
+            "\n  ".join([f"{len(wrong)} wrong {'row' if len(wrong) == 1 else 'rows'}:", *wrong[:_SHOWN], *more]),
             where=path,
             fix="mend or remove these lines; each row must be there once, with a value per column",
         )
