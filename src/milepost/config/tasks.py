@@ -173,8 +173,9 @@ def _check_fields(path: Path, names: Sequence[str], fields: Sequence[str]) -> No
 def _refuse(path: Path, wrong: Sequence[str], tasks: Sequence[Task]) -> None:
     if wrong:
         more = [f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
+        count = "1 wrong row" if len(wrong) == 1 else f"{len(wrong)} wrong rows"
         raise ConfigError(
-            "\n  ".join([f"{len(wrong)} wrong {'row' if len(wrong) == 1 else 'rows'}:", *wrong[:_SHOWN], *more]),
+            "\n  ".join([f"{count}:", *wrong[:_SHOWN], *more]),
             where=path,
             fix="mend or remove these lines; each row must be there once, with a value per column",
         )
