@@ -18,7 +18,9 @@ from milepost.checkpoint.fence import lease_fence
 from milepost.checkpoint.layout import plan_layout
 from milepost.checkpoint.manifest import Output
 from milepost.checkpoint.options import Options, options_from_env, parse_options
+from milepost.checkpoint.policies import Policy
 from milepost.checkpoint.ranks import Comm, Ranks, comm_of
+from milepost.checkpoint.request import SAVE, Requests
 from milepost.checkpoint.restore import Redecompose, Saved
 from milepost.checkpoint.schedule import Schedule
 from milepost.checkpoint.session import Cut, Session
@@ -51,6 +53,7 @@ class Checkpointer:
         solver: Mapping[str, Any] | None = None,
         redecompose: Redecompose | None = None,
         decomposition_version: int = 1,
+        policy: Policy | None = None,
         hook: Hook = lambda step: None,
         **options: Any,
     ) -> None:
@@ -61,6 +64,10 @@ class Checkpointer:
         A state of another number of ranks, or of another `decomposition_version`, is refused
         without `redecompose`, a function (parts, rank, rank count) -> (arrays, meta): `parts[n]`
         is the `Saved` of the n-th rank of then.
+
+        `policy` says when `step` saves (see `policies`); without one it is a signal, the walltime
+        and the interval. `saves_skipped` and `saves_waited` count the saves that came while
+        another was under way, `waited_s` is how long they waited together.
 
         `solver` are parameters that the manifest records. `hook` is for tests, see
         `CheckpointStore`.
@@ -74,8 +81,12 @@ class Checkpointer:
             self._store, self.options, self._ranks, lease_fence(), warm, cold, cut
         )
         self._solver = dict(solver or {})
-        self._schedule = Schedule(self.options)
+        self._schedule = Schedule(self.options, policy)
+        self._is_skipping = False
+        self.saves_skipped = self.saves_waited = 0
+        self.waited_s = 0.0
         self._flag = StopFlag()
+        self._requests = Requests(self._store.folder)
         self._walltime: str | None = None
         self._is_stop_saved = self._is_finished = False
         self._error: BaseException | None = None
@@ -192,10 +203,11 @@ class Checkpointer:
         cannot be saved; StorageError of the save before.
         """
         committer = self._open()
-        committer.settle()
+        self._wait_if_busy(committer)
         self._raise_error()
         plain = {name: np.asanyarray(array) for name, array in arrays.items()}
-        extras = Extras(self._solver, tuple(outputs), control)
+        counts = self.saves_skipped, self.saves_waited
+        extras = Extras(self._solver, tuple(outputs), control, *counts)
         self._schedule.restart()
         committer.save(step, plain, meta, extras, self._done)
 
@@ -241,27 +253,49 @@ class Checkpointer:
 
     def _look(self, step: int, state_fn: Callable[[], tuple[Arrays, Any]]) -> bool:
         reason = self._schedule.reason(None if self._is_stop_saved else self._flag.reason)
+        if reason in (None, "interval") and self._ranks.rank == 0:
+            reason = self._requests.asked() or reason
         error, reason = self._ranks.agree_at_step(self._error, reason)
         if error is not None:
             self._raise_error()
             raise error
         if reason is None or self._is_stop_saved:
             return False
-        if reason == "interval" and self._ranks.agree_any(self._open().is_busy()):
-            self._schedule.postpone()
+        is_last = reason in ("walltime", STOP) or reason.startswith("signal")
+        may_skip = not is_last and reason != SAVE and self.options.when_busy == "skip"
+        if may_skip and self._is_skipped():
             return False
-        if reason != "interval":
+        if is_last:
             self._walltime = self._walltime or reason
             self._is_stop_saved = True
         arrays, meta = state_fn()
+        if reason != "interval" and self._ranks.rank == 0:
+            self._requests.taken()
         self.save(step, arrays, meta)
         return True
+
+    def _is_skipped(self) -> bool:
+        """Is a save under way on any rank? Counted once, however often the next one is tried."""
+        if not self._ranks.agree_any(self._open().is_busy()):
+            self._is_skipping = False
+            return False
+        self.saves_skipped += not self._is_skipping
+        self._is_skipping = True
+        self._schedule.postpone()
+        return True
+
+    def _wait_if_busy(self, committer: Committer) -> None:
+        start, is_busy = time.monotonic(), committer.is_busy()
+        committer.settle()
+        if is_busy:
+            self.saves_waited += 1
+            self.waited_s += time.monotonic() - start
 
     def _done(self, committed: Committed | None, error: BaseException | None) -> None:
         """In the background: note how a save ended; `step`, `wait` and `close` tell about it."""
         if committed is not None:
             self.commits.append(committed)
-            self._schedule.durable(committed.durable_s)
+            self._schedule.durable(committed.durable_s, committed.blocked_s)
         self._error = error or self._error
 
     def _raise_error(self) -> None:

@@ -7,10 +7,12 @@ import time
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.policies import (
     AnyOf,
-    BeforeDeadline,
+    BeforeWalltime,
+    EveryOptimal,
     EverySeconds,
     Moment,
     OnSignal,
+    Periodic,
     Policy,
 )
 
@@ -19,21 +21,25 @@ _P = 0.95
 _POSTPONE_S = 0.05
 
 
-class Schedule:
-    """Keeps the times that the policies look at; `next_look` (monotonic) is when to ask again."""
+def default_policy(options: Options) -> Policy:
+    """A signal, the walltime with the time before it split evenly, or the interval."""
+    every: Periodic = EverySeconds(options.interval_s)
+    if options.mtbf_s is not None:
+        every = EveryOptimal(options.mtbf_s, options.interval_s)
+    if options.deadline is None:
+        return AnyOf((OnSignal(), every))
+    walltime = BeforeWalltime(options.deadline, options.deadline_margin_s, every)
+    return AnyOf((OnSignal(), walltime))
 
-    def __init__(self, options: Options) -> None:
-        self._interval_s = options.interval_s
-        self._deadline = (
-            None
-            if options.deadline is None
-            else BeforeDeadline(options.deadline, options.deadline_margin_s)
-        )
-        policies: list[Policy] = [OnSignal(), EverySeconds(options.interval_s)]
-        if self._deadline is not None:
-            policies.insert(0, self._deadline)
-        self._policy = AnyOf(tuple(policies))
+
+class Schedule:
+    """Keeps the times that the policy looks at; `next_look` (monotonic) is when to ask again."""
+
+    def __init__(self, options: Options, policy: Policy | None = None) -> None:
+        self._policy = policy or default_policy(options)
+        self._postpone_s = min(options.interval_s, _POSTPONE_S)
         self._saves_s: list[float] = []
+        self._blocked_s: list[float] = []
         self.steps, self.next_look = 0, 0.0
         self.restart()
 
@@ -43,13 +49,16 @@ class Schedule:
         self.steps = 0
         self._plan_look()
 
-    def durable(self, seconds: float) -> None:
-        """A save took `seconds` until it was durable."""
+    def durable(self, seconds: float, blocked_s: float | None = None) -> None:
+        """A save took `seconds` until it was durable; the work stood still for `blocked_s`."""
         self._saves_s = [*self._saves_s, seconds][-_SAMPLES:]
+        if blocked_s is not None:
+            self._blocked_s = [*self._blocked_s, blocked_s][-_SAMPLES:]
+        self.next_look = time.monotonic()
 
     def postpone(self) -> None:
         """A save is due but the one before is still under way: look again a little later."""
-        self.next_look = time.monotonic() + min(self._interval_s, _POSTPONE_S)
+        self.next_look = time.monotonic() + self._postpone_s
 
     def reason(self, stop_reason: str | None) -> str | None:
         """Why to save now; None when there is no reason."""
@@ -60,16 +69,18 @@ class Schedule:
     def _moment(self, stop_reason: str | None = None) -> Moment:
         since = time.monotonic() - self._last_save
         step_s = since / self.steps if self.steps else None
-        return Moment(since, time.time(), _percentile(self._saves_s), step_s, stop_reason)
+        blocked = self._blocked_s
+        return Moment(
+            since,
+            time.time(),
+            _percentile(self._saves_s),
+            step_s,
+            stop_reason,
+            sum(blocked) / len(blocked) if blocked else None,
+        )
 
     def _plan_look(self) -> None:
-        now = time.monotonic()
-        self.next_look = max(self._last_save + self._interval_s, now)
-        if self._deadline is not None:
-            moment = self._moment()
-            left = self._deadline.latest_s(moment) - moment.now_s
-            # Half of what is left: what is known about steps and saves gets better on the way.
-            self.next_look = min(self.next_look, now + max(left / 2, 0.0))
+        self.next_look = time.monotonic() + self._policy.wait_s(self._moment())
 
 
 def _percentile(values: list[float]) -> float | None:

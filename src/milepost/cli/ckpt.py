@@ -140,6 +140,7 @@ def restore(
 @click.option("--rotation", default=3, show_default=True, help="Keep the newest N verified.")
 @click.option("--gold-every", type=int, help="Keep every k-th generation as well.")
 @click.option("--ttl-days", type=float, help="… until it is this old.")
+@click.option("--max-gap-hours", type=float, help="Keep so many that none are further apart.")
 @click.option("--dry-run", is_flag=True, help="Only tell.")
 @_with_key
 @_JSON
@@ -148,6 +149,7 @@ def prune(
     rotation: int,
     gold_every: int | None,
     ttl_days: float | None,
+    max_gap_hours: float | None,
     dry_run: bool,
     key: Any,
     as_json: bool,
@@ -157,13 +159,27 @@ def prune(
     from milepost.checkpoint.prune import prune as apply
     from milepost.checkpoint.session import retention_of
 
-    rules = retention_of(
-        parse_options({"rotation": rotation, "gold_every": gold_every, "ttl_days": ttl_days})
-    )
+    given = {"rotation": rotation, "gold_every": gold_every, "ttl_days": ttl_days}
+    gap_s = None if max_gap_hours is None else max_gap_hours * 3600
+    rules = retention_of(parse_options({**given, "max_gap_s": gap_s}))
     gone = apply(_store(folder), rules, key=key, is_dry=dry_run)
     word = "would delete" if dry_run else "deleted"
     text = "\n".join(f"{word} {name}" for name in gone) or "nothing to delete"
     _emit({"deleted": list(gone), "dry_run": dry_run}, as_json, text)
+
+
+@command.command()
+@_FOLDER
+@click.option("--stop", is_flag=True, help="The application is to end after it, with 75.")
+@click.option("--timeout", "timeout_s", default=600.0, show_default=True, help="Wait seconds.")
+@_JSON
+def force(folder: Path, stop: bool, timeout_s: float, as_json: bool) -> None:
+    """Ask the application that checkpoints into FOLDER for one now, and wait for it."""
+    from milepost.checkpoint.request import force as ask
+
+    manifest = ask(_store(folder), stop=stop, timeout_s=timeout_s)
+    found = {"generation": manifest.name, "step": manifest.step, "created": manifest.created}
+    _emit(found, as_json, f"{manifest.name}  step {manifest.step}  {manifest.created}")
 
 
 @command.command()
