@@ -141,9 +141,7 @@ def test_folder_of_the_log_vanished(stage: Stage) -> None:
     jobs = project.jobs_of_shards()
     assert (record, len(jobs)) in ((["FAILED", "0:53"], 2), (["COMPLETED", "0:0"], 1))
     if len(jobs) == 2:
-        said = project.milepost(
-            "classify", "-", "--state=FAILED", "--exit-code=0:53", "--json"
-        )
+        said = project.milepost("classify", "-", "--state=FAILED", "--exit-code=0:53", "--json")
         assert json.loads(said.stdout)["class"] == "storage"
         assert "output file could not be opened" in " ".join(
             project.milepost("why", job).stdout.split()

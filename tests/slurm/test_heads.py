@@ -91,9 +91,14 @@ def test_submit_refuses_what_would_wait_for_ever(stage: Stage) -> None:
 
 
 @scene
-def test_submit_names_the_limit_on_the_number_of_jobs(stage: Stage) -> None:
+def test_the_limit_on_the_number_of_jobs_is_met_before_the_launch(stage: Stage) -> None:
     one_each = {"tasks_per_shard": 1}
     project = stage.fresh("tasks", upto="plan", slurm={"qos": "limited"}, shards=one_each)
-    done = project.milepost("submit", "ends", "--scheduler", "slurm")
-    assert done.returncode == 20 and "MaxSubmitJobs of QOS limited" in done.stderr
-    assert project.milepost("submit", "ends", "--scheduler", "slurm", "--jobs", "2").returncode == 0
+    project.start_head()
+    assert project.wait_head() != 0
+    assert "MaxSubmitJobs of QOS limited: 4 jobs at once are more than 2" in project.told()
+    assert "nothing was launched" in project.told() and project.jobs() == []
+    project.start_head("--jobs", "2")
+    assert project.wait_head() == 0, project.said()
+    assert project.is_closed()
+    assert len(project.jobs_of_shards()) == 4 and len(project.notes()) == 4

@@ -97,6 +97,10 @@ def _explained(verdict: ShardVerdict, witness: SlurmWitness) -> ShardVerdict:
     said = witness.said.get(name)
     if said is not None:
         verdict = replace(verdict, evidence=f"{verdict.evidence}; {said}")
+    finding = witness.finding(verdict.shard)
+    if finding is not None and verdict.verdict is not Verdict.DONE:
+        why = f"{finding['class']}/{finding['subclass']}, {finding['action']}"
+        verdict = replace(verdict, evidence=f"{verdict.evidence}; class of its end: {why}")
     job = witness.stuck(name)
     if job is None or verdict.verdict is not Verdict.PENDING:
         return verdict

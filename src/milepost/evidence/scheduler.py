@@ -20,6 +20,7 @@ from milepost.errors import SchedulerError
 from milepost.evidence.cancelled import cancelled_job, note_cancelled
 from milepost.evidence.states import Scheduler
 from milepost.evidence.types import RunEvidence, ShardEvidence
+from milepost.evidence.unsaid import execution_of, told
 from milepost.slurm.jobs import FolderJob, folder_jobs
 from milepost.slurm.witness import Answer, Heard, Word, judge, listen
 
@@ -77,6 +78,18 @@ class SlurmWitness:
         word = self._settle(shard, answer, before if is_same else {})
         self.said[shard.name] = answer.said
         return Scheduler(word.value)
+
+    def finding(self, shard: ShardEvidence) -> Mapping[str, Any] | None:
+        """Why the last attempt ended, by Slurm's word, where it left none of its own."""
+        last = shard.attempts[-1] if shard.attempts else None
+        if last is None or last.slurm_job_id is None or last.started is None:
+            return None
+        if last.finding is not None or (last.ended is not None and last.stop != "signal TERM"):
+            return None
+        known = (self.heard.history or {}).get(last.slurm_job_id, ())
+        record = execution_of(known, epoch(last.started))
+        found: Mapping[str, Any] | None = None if record is None else told(record)["finding"]
+        return found
 
     def stuck(self, shard: str) -> FolderJob | None:
         """The job of a shard that waits and will not start by itself; None without."""

@@ -56,12 +56,12 @@ def _ask(record: Mapping[str, Any]) -> dict[str, Any] | None:
         known = history([record["slurm_job_id"]], started).get(record["slurm_job_id"], [])
     except SchedulerError:
         return None
-    match = _of(known, started)
+    match = execution_of(known, started)
     return None if match is None else told(match)
 
 
-def _of(known: Sequence[AttemptRecord], started: float) -> AttemptRecord | None:
-    """The record of the execution in which the attempt started, if it has ended."""
+def execution_of(known: Sequence[AttemptRecord], started: float) -> AttemptRecord | None:
+    """The record of the execution in which an attempt started, if it has ended. Pure."""
     for one in known:
         is_over = one.state.is_terminal or one.state.is_requeued
         if one.start is None or one.end is None or not is_over:
