@@ -20,7 +20,7 @@ from milepost.checkpoint.manifest import Output
 from milepost.checkpoint.options import Options, options_from_env, parse_options
 from milepost.checkpoint.policies import Policy
 from milepost.checkpoint.ranks import Comm, Ranks, comm_of
-from milepost.checkpoint.request import SAVE, Requests
+from milepost.checkpoint.request import SAVE, STOP, Requests
 from milepost.checkpoint.restore import Redecompose, Saved
 from milepost.checkpoint.schedule import Schedule
 from milepost.checkpoint.session import Cut, Session

@@ -34,6 +34,8 @@ class Extras:
     solver: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[Output, ...] = ()
     control: Mapping[str, Any] | None = None
+    saves_skipped: int = 0
+    saves_waited: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ class Committer:
             round(time.monotonic() - snap.start, 6),
             snap.layout.logical_bytes,
             sum(proof.size_bytes for proof in proofs),
+            snap.extras.saves_skipped,
+            snap.extras.saves_waited,
         )
         return Manifest(
             name=snap.generation,

@@ -38,13 +38,16 @@ class Metrics:
     """What the checkpoint cost; None where it was not measured.
 
     `blocked_s`: the application waited. `durable_s`: from the call until all data was on disk.
-    `bytes_logical`: the arrays. `bytes_stored`: what their files take.
+    `bytes_logical`: the arrays. `bytes_stored`: what their files take. `saves_skipped` and
+    `saves_waited`: how many that came while another was under way, since the process started.
     """
 
     blocked_s: float | None = None
     durable_s: float | None = None
     bytes_logical: int | None = None
     bytes_stored: int | None = None
+    saves_skipped: int | None = None
+    saves_waited: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -52,6 +55,8 @@ class Metrics:
             "durable_s": self.durable_s,
             "bytes_logical": self.bytes_logical,
             "bytes_stored": self.bytes_stored,
+            "saves_skipped": self.saves_skipped,
+            "saves_waited": self.saves_waited,
         }
 
 
@@ -261,4 +266,8 @@ def _metrics(fields: _Fields) -> Metrics:
         fields.get("durable_s", float, int, none),
         fields.get("bytes_logical", int, none),
         fields.get("bytes_stored", int, none),
+        *(
+            fields.get(key, int, none) if key in fields.value else None
+            for key in ("saves_skipped", "saves_waited")
+        ),
     )

@@ -24,7 +24,11 @@ class Options:
     the same generations. Times are seconds, `deadline` is seconds since the epoch, and
     `max_bandwidth_mb_s` is 10^6 bytes/s. `upload` False only reads from
     `warm`; `to` is `warm`, or `cold` to go on from warm to cold. `rank_timeout_s` bounds every
-    wait of a rank for the others.
+    wait of a rank for the others. With `mtbf_s`, the interval is the one that loses least, and
+    `interval_s` counts until a save was measured. `when_busy`: a save that is due at a step while
+    one is under way is skipped (`skip`) or waited for (`wait`). `max_gap_s`: so that older
+    generations stay at most so far apart. `staging_limit_mb` bounds the memory of the copy
+    (10^6 bytes).
     """
 
     folder: str = "checkpoints"
@@ -45,6 +49,10 @@ class Options:
     max_bandwidth_mb_s: float | None = None
     retries: int = 5
     rank_timeout_s: float = 600.0
+    mtbf_s: float | None = None
+    when_busy: str = "skip"
+    max_gap_s: float | None = None
+    staging_limit_mb: float | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.compression)
@@ -61,6 +69,16 @@ class Options:
                 )
         if self.to not in ("warm", "cold"):
             raise ConfigError(f"to is {self.to!r}", where="checkpoint", fix="use warm or cold")
+        if self.when_busy not in ("skip", "wait"):
+            raise ConfigError(
+                f"when_busy is {self.when_busy!r}", where="checkpoint", fix="use skip or wait"
+            )
+        for name in ("mtbf_s", "max_gap_s", "staging_limit_mb"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(
+                    f"{name} is {value!r}; it must be more than 0", where="checkpoint"
+                )
         for difference in self.allow:
             if difference not in ALLOWABLE:
                 raise ConfigError(

@@ -15,6 +15,7 @@ from milepost.checkpoint.policies import (
     Periodic,
     Policy,
 )
+from milepost.checkpoint.request import LOOK_S
 
 _SAMPLES = 50
 _P = 0.95
@@ -80,7 +81,8 @@ class Schedule:
         )
 
     def _plan_look(self) -> None:
-        self.next_look = time.monotonic() + self._policy.wait_s(self._moment())
+        wait_s = self._policy.wait_s(self._moment())
+        self.next_look = time.monotonic() + min(wait_s, LOOK_S)  # a person may ask for a save
 
 
 def _percentile(values: list[float]) -> float | None:

@@ -176,7 +176,7 @@ class Session:
 def retention_of(options: Options) -> Retention:
     """The retention rules among the options."""
     ttl_s = None if options.ttl_days is None else options.ttl_days * 86400.0
-    return Retention(options.rotation, options.gold_every, ttl_s)
+    return Retention(options.rotation, options.gold_every, ttl_s, options.max_gap_s)
 
 
 def archive_of(rules: Retention) -> Retention:

@@ -1,0 +1,187 @@
+"""When to save and what to keep: small values, compared with what theory and brute force say."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from milepost.checkpoint.checkpointer import Checkpointer
+from milepost.checkpoint.options import Options
+from milepost.checkpoint.policies import (
+    AnyOf,
+    BeforeWalltime,
+    EveryOptimal,
+    EverySeconds,
+    Moment,
+    OnSignal,
+    Periodic,
+    optimal_interval_s,
+)
+from milepost.checkpoint.retention import Kept, Retention, plan_prune
+from milepost.checkpoint.schedule import Schedule
+from milepost.checkpoint.store import CheckpointStore
+from milepost.errors import ConfigError
+from milepost.planner.theory import exact_interval
+
+
+@pytest.mark.parametrize("mtbf_s", [900.0, 21600.0, 86400.0, 1e9])
+@pytest.mark.parametrize("blocked_s", [1e-6, 0.05, 1.0, 300.0, 5000.0])
+def test_the_optimum_is_the_planners(blocked_s: float, mtbf_s: float) -> None:
+    found = optimal_interval_s(blocked_s, mtbf_s)
+    assert found == pytest.approx(exact_interval(blocked_s, mtbf_s), rel=1e-5)
+
+
+def test_dalys_published_optima() -> None:
+    for mtbf_h, minutes in ((24, 117), (6, 57), (0.25, 9.1)):
+        found = optimal_interval_s(300, mtbf_h * 3600) / 60
+        assert found == pytest.approx(minutes, rel=0.01)
+
+
+def test_the_optimal_interval_follows_what_was_measured() -> None:
+    policy = EveryOptimal(3600, unknown_s=120, least_s=2, most_s=100)
+    assert policy.interval_s(Moment(0, 0)) == 120
+    assert policy.interval_s(Moment(0, 0, blocked_s=0.02)) == pytest.approx(12.0, rel=0.01)
+    assert policy.interval_s(Moment(0, 0, blocked_s=1e-6)) == 2
+    assert policy.interval_s(Moment(0, 0, blocked_s=60)) == 100
+    slow = Moment(0, 0, blocked_s=0.02, save_s=300)
+    assert policy.interval_s(slow) == 300, "not before the one before is durable"
+    assert policy.reason(Moment(11, 0, blocked_s=0.02)) is None
+    assert policy.reason(Moment(12.1, 0, blocked_s=0.02)) == "interval"
+
+
+def saves(policy: BeforeWalltime, moment: dict[str, Any], end_s: float) -> list[float]:
+    """When it saves, asked each second and whenever it says that there is nothing before."""
+    found, last, now = [], 0.0, 0.0
+    while now < end_s:
+        asked = Moment(now - last, now, **moment)
+        reason = policy.reason(asked)
+        if reason is not None:
+            found.append(now)
+            last = now
+            if reason == "walltime":
+                break
+        now += max(policy.wait_s(Moment(now - last, now, **moment)), 1.0)
+    return found
+
+
+@pytest.mark.parametrize("left_s", [100, 600, 1000, 3333, 86400])
+@pytest.mark.parametrize("every", [EverySeconds(120), EveryOptimal(86400, 120)])
+def test_the_time_left_is_split_evenly_and_the_last_one_fits(left_s: int, every: Periodic) -> None:
+    measured = {"save_s": 4.0, "blocked_s": 2.0, "step_s": 1.0}
+    policy = BeforeWalltime(left_s, 10, every)
+    found = saves(policy, measured, left_s)
+    latest = left_s - 10 - 4 - 1
+    assert latest <= found[-1] <= latest + 2
+    gaps = np.diff([0.0, *found])
+    assert len(found) == every.count(latest, Moment(0, 0, **measured))
+    assert gaps.max() - gaps.min() <= 3
+    if isinstance(every, EverySeconds):
+        assert gaps.max() <= 121
+
+
+def test_without_an_interval_there_is_one_save_at_the_end() -> None:
+    assert len(saves(BeforeWalltime(1000, 10), {}, 1000)) == 1
+
+
+def test_nothing_is_due_before_the_policy_said_so() -> None:
+    policies = (OnSignal(), EverySeconds(7), EveryOptimal(1e4, 9))
+    rng = np.random.default_rng(1)
+    for since, now, save_s in rng.uniform(0, 30, (300, 3)):
+        for policy in (*policies, AnyOf(policies), BeforeWalltime(40, 5, EverySeconds(6))):
+            wait_s = policy.wait_s(Moment(since, now, save_s))
+            assert wait_s >= 0
+            early = 0.999 * wait_s if math.isfinite(wait_s) else 1e6
+            if wait_s > 0:
+                assert policy.reason(Moment(since + early, now + early, save_s)) is None
+
+
+def test_the_schedule_is_built_from_the_options(tmp_path: Path) -> None:
+    schedule = Schedule(Options(interval_s=3600, mtbf_s=86400.0))
+    assert schedule.reason(None) is None, "nothing is measured yet"
+    schedule.durable(0.0, 1e-9)
+    schedule._last_save -= 2
+    assert schedule.reason(None) == "interval"
+    with pytest.raises(ConfigError, match="mtbf_s"):
+        Checkpointer(tmp_path, mtbf_s=0)
+
+
+def test_a_policy_of_the_application_decides(tmp_path: Path) -> None:
+    class AtStep:
+        step = 0
+
+        def reason(self, moment: Moment) -> str | None:
+            return "wanted" if self.step % 3 == 2 else None
+
+        def wait_s(self, moment: Moment) -> float:
+            return 0.0
+
+    policy = AtStep()
+    with Checkpointer(tmp_path, policy=policy, rotation=9, when_busy="wait") as ck:
+        for policy.step in range(9):
+            ck.step(policy.step, lambda: ({"x": np.zeros(3)}, None))
+        ck.wait()
+    assert [c.step for c in ck.commits] == [2, 5, 8]
+
+
+def busy(folder: Path, when_busy: str) -> Checkpointer:
+    """Save at step 0, with the commit held up; then two steps with a save due at each."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hook(step: str) -> None:
+        if step == "data-durable":
+            reached.set()
+            assert go_on.wait(10)
+
+    with Checkpointer(folder, interval_s=0, when_busy=when_busy, hook=hook) as ck:
+        assert ck.step(0, lambda: ({"x": np.zeros(3)}, None))
+        assert reached.wait(10)
+        threading.Timer(0.2, go_on.set).start()
+        end = time.monotonic() + 10
+        while len(ck.commits) < 2 and time.monotonic() < end:
+            ck.step(1, lambda: ({"x": np.zeros(3)}, None))
+    return ck
+
+
+def test_a_save_that_comes_too_early_is_skipped_and_counted_once(tmp_path: Path) -> None:
+    ck = busy(tmp_path, "skip")
+    assert ck.saves_skipped >= 1
+    store = CheckpointStore(tmp_path)
+    metrics = store.manifest("000002-a0").metrics
+    assert (metrics.saves_skipped, metrics.saves_waited) == (1, 0)
+
+
+def test_or_it_waits_and_that_is_counted_too(tmp_path: Path) -> None:
+    ck = busy(tmp_path, "wait")
+    assert ck.saves_skipped == 0
+    assert ck.saves_waited >= 1
+    assert ck.waited_s > 0
+    metrics = CheckpointStore(tmp_path).manifest("000002-a0").metrics
+    assert metrics.saves_waited == 1
+
+
+def rotate(gap_s: float, ages: list[float], rules: Retention) -> list[float]:
+    """Commit one after the other, prune after each; returns the times that are left."""
+    kept: list[Kept] = []
+    for number, created_s in enumerate(ages, 1):
+        kept.append(Kept(f"{number:06d}-a0", created_s))
+        gone = plan_prune(kept, rules, created_s)
+        kept = [one for one in kept if one.name not in gone]
+    return [one.created_s for one in kept]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_kept_is_never_further_apart_than_the_largest_gap(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.uniform(1, 60, 300)).tolist()
+    left = rotate(100, times, Retention(rotation=2, max_gap_s=100))
+    assert left[0] == times[0]
+    assert max(np.diff(left)) <= 100
+    assert len(left) < 2 * (times[-1] - times[0]) / 100 + 4, "and not more than it takes"
+    left = rotate(100, times, Retention(rotation=2, max_gap_s=100, ttl_s=500))
+    assert min(left) >= times[-1] - 600
