@@ -27,4 +27,5 @@ rule closeout:
     params:
         runs=launched_runs,
     shell:
-        "for run in {params.runs}; do milepost closeout $run --partial; done"
+        "set -- {params.runs}; [ $# -gt 0 ] || echo 'no run is launched yet; next: snakemake -c2';"
+        " for run; do milepost closeout $run --partial; done"

@@ -22,4 +22,5 @@ rule reconcile:
     params:
         runs=launched_runs,
     shell:
-        "for run in {params.runs}; do milepost reconcile $run; done"
+        "set -- {params.runs}; [ $# -gt 0 ] || echo 'no run is launched yet; next: snakemake -c2';"
+        " for run; do milepost reconcile $run; done"

@@ -49,7 +49,9 @@ def read_contract(path: Path) -> dict[str, Any]:
         data = read_json(path)
     except FileNotFoundError as error:
         raise DataError(
-            "there is no contract", where=path, fix="freeze it with `milepost contract RUN`"
+            "there is no contract",
+            where=path,
+            fix=f"freeze it with `milepost contract {path.parent.name}`",
         ) from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         version = data.get("schema") if isinstance(data, dict) else None

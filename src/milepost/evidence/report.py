@@ -154,7 +154,7 @@ def _account_note(closing: Closing) -> str:
     spec = closing.facts.run.spec
     cpus = "n/a" if spec is None else spec.resources.cpus
     cpu = duration(account.cpu_s)
-    text = f"Core time: {cpus} CPUs of a shard times the wall time of its attempts. CPU time {cpu}"
+    text = f"Core time: {cpus} CPU{'' if cpus == 1 else 's'} of a shard times the wall time of its attempts. CPU time {cpu}"
     if account.max_rss_bytes is not None:
         text += f"; peak memory of a process {account.max_rss_bytes / 1e6:,.0f} MB"
     if account.blind_count:
