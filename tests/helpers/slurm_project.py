@@ -435,7 +435,7 @@ class Stage:
 
 
 def scene(play_it: Scene) -> Callable[[Callable[[Scene], None]], None]:
-    """Make a test of a scene; all scenes of a module are played at the same time."""
+    """Make a test of a scene; scenes are played at the same time, see the fixture `together`."""
 
     def test(play: Callable[[Scene], None]) -> None:
         play(play_it)

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,30 +51,54 @@ def prepared(
     return projects
 
 
-@pytest.fixture(scope="module")
-def play(
+AT_ONCE = 7
+"""Scenes at the same time: most of a scene is waiting for Slurm, and the cluster has 16 CPUs."""
+
+
+@pytest.fixture(scope="session")
+def together(
     request: pytest.FixtureRequest,
     prepared: dict[str, SlurmProject],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[Scene], None]]:
-    """Plays all scenes of a module that are to be run at the same time; waits for the one asked for.
+    """Plays the scenes of all modules that are to be run at the same time; waits for one of them.
 
-    Most of a scene is waiting for Slurm, and scenes do not disturb each other.
+    A scene of a module with ALONE begins when it is asked for: it disturbs the whole cluster.
     """
-    chosen = [i for i in request.session.items if i.getparent(pytest.Module) is request.node]
-    scenes = [i.function.scene for i in chosen if hasattr(i.function, "scene")]  # type: ignore[attr-defined]
-    at_once = getattr(request.module, "AT_ONCE", 6)
 
     def run(scene: Scene) -> None:
-        folder: Path = tmp_path_factory.mktemp(scene.__name__)
-        with Stage(prepared, folder) as stage:
+        with Stage(prepared, tmp_path_factory.mktemp(scene.__name__)) as stage:
             scene(stage)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        futures: dict[Scene, Future[None]] = {scene: pool.submit(run, scene) for scene in scenes}
-        yield lambda scene: futures[scene].result(timeout=600)
+    scenes = [
+        item.function.scene
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item.function, "scene")
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures: dict[Scene, Future[None]] = {
+            scene: pool.submit(run, scene) for scene in scenes if not is_alone(scene)
+        }
+
+        def play(scene: Scene) -> None:
+            if scene in futures:
+                futures[scene].result(timeout=900)
+            else:
+                run(scene)
+
+        yield play
         for future in futures.values():
             future.cancel()
+
+
+def is_alone(scene: Scene) -> bool:
+    return bool(scene.__globals__.get("ALONE"))
+
+
+@pytest.fixture
+def play(together: Callable[[Scene], None]) -> Callable[[Scene], None]:
+    """Play one scene and fail as it fails."""
+    return together
 
 
 @pytest.hookimpl(wrapper=True)

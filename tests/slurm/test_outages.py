@@ -9,8 +9,8 @@ from helpers.slurm_cluster import Cluster
 from helpers.slurm_project import Stage, scene
 
 pytestmark = pytest.mark.slurm
-AT_ONCE = 1
-QUIET_S = 300.0
+ALONE = True
+QUIET_S = 600.0
 FORGOTTEN_S = 200.0
 """slurmctld of the testbed forgets an ended job after a minute, when it looks next."""
 
