@@ -20,6 +20,7 @@ from milepost.checkpoint.manifest import Manifest, Metrics, Output
 from milepost.checkpoint.meta import to_json
 from milepost.checkpoint.ranks import Ranks, aborted
 from milepost.checkpoint.store import CheckpointStore, Draft
+from milepost.checkpoint.waves import Waves
 from milepost.clock import utc_now
 from milepost.model import FileProof
 
@@ -59,7 +60,14 @@ class _Snapshot:
     step: int
     extras: Extras
     start: float
-    blocked_s: float
+    image: Image | Waves
+    copied: float | None = None
+
+    @property
+    def blocked_s(self) -> float:
+        """How long the application waited; known when the last wave is copied."""
+        done = self.image.filled if isinstance(self.image, Waves) else self.copied
+        return (time.monotonic() if done is None else done) - self.start
 
 
 Done = Callable[[Committed | None, BaseException | None], None]
@@ -80,7 +88,10 @@ class Committer:
         after: Callable[[Committed], None] = lambda committed: None,
         slowest_tier_bytes_per_s: float | None = None,
         decomposition_version: int = 1,
+        staging_limit_bytes: int | None = None,
     ) -> None:
+        self._staging_limit = staging_limit_bytes
+        self._waves: Waves | None = None
         self._decomposition_version = decomposition_version
         self._store, self._ranks, self._fence, self._after = store, ranks, fence, after
         self._compression, self._delta, self._key = compression, delta, key
@@ -94,7 +105,9 @@ class Committer:
 
     def prepare(self, image_bytes: int) -> None:
         """Allocate and touch the staging memory in the background, before the first save."""
-        if self._image is None and image_bytes > 0:
+        if self._needs_waves(image_bytes):
+            self._touching = self._thread.submit(self._make_waves().touch)
+        elif self._image is None and image_bytes > 0:
             self._image = reuse(None, image_bytes + image_bytes // 8)
             self._touching = self._thread.submit(self._image.touch)
 
@@ -123,13 +136,31 @@ class Committer:
             self._fence()
             info["meta"] = to_json(meta)
             layouts.append(plan_layout(arrays))
+            if self._needs_waves(layouts[0].image_bytes):
+                self._make_waves().begin()
+                return
             self._image = reuse(self._image, layouts[0].image_bytes)
             self._image.fill(layouts[0], arrays)
 
         draft, generation = self._ranks.begin(self._store, prepare)
-        layout, blocked_s = layouts[0], time.monotonic() - start
-        snapshot = _Snapshot(draft, generation, layout, info, step, extras, start, blocked_s)
+        layout = layouts[0]
+        is_in_waves = self._needs_waves(layout.image_bytes)
+        image = self._waves if is_in_waves else self._image
+        assert image is not None
+        now = time.monotonic()
+        snapshot = _Snapshot(draft, generation, layout, info, step, extras, start, image, now)
         self._job = self._thread.submit(self._run, snapshot, done)
+        if isinstance(image, Waves):
+            image.fill(layout, arrays)
+
+    def _needs_waves(self, image_bytes: int) -> bool:
+        return self._staging_limit is not None and image_bytes > self._staging_limit
+
+    def _make_waves(self) -> Waves:
+        if self._waves is None:
+            assert self._staging_limit is not None
+            self._image, self._waves = None, Waves(self._staging_limit)
+        return self._waves
 
     def settle(self) -> None:
         """Wait until no save is under way; how it ended, `done` was told."""
@@ -154,14 +185,13 @@ class Committer:
             done(None, error)
 
     def _commit(self, snap: _Snapshot) -> Committed:
-        assert self._image is not None
         folder = self._ranks.folder(self._store, snap.draft, snap.generation)
         name = self._ranks.file_name
         hook = self._store.hook
         try:
             hook("copied")
             written = write_data_file(
-                folder / name, self._image, snap.layout, snap.info, snap.generation, self._options()
+                folder / name, snap.image, snap.layout, snap.info, snap.generation, self._options()
             )
             hook("file-durable")
             proof = FileProof(name, written.size_bytes, written.digest)
@@ -172,6 +202,8 @@ class Committer:
             self._ranks.committed(self._store, snap.generation)
         except BaseException as error:
             self._known = None
+            if isinstance(snap.image, Waves):
+                snap.image.give_up()
             self._ranks.give_up(folder, error)
             if snap.draft is not None:
                 snap.draft.abandon()

@@ -32,6 +32,7 @@ from milepost.checkpoint.direct import DirectWriter
 from milepost.checkpoint.image import Image
 from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, Block, Layout
 from milepost.checkpoint.sink import Sink
+from milepost.checkpoint.waves import Waves, Window, whole
 
 _HASH_GROUP = 8
 
@@ -73,7 +74,7 @@ class WrittenFile:
 
 def write_data_file(
     path: Path,
-    image: Image,
+    image: Image | Waves,
     layout: Layout,
     info: Mapping[str, Any],
     generation: str,
@@ -97,45 +98,65 @@ class _Job:
     def __init__(
         self,
         path: Path,
-        image: Image,
+        image: Image | Waves,
         layout: Layout,
         generation: str,
         options: EncodeOptions,
         key: DataKey | None,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.path, self.image, self.layout, self.pool = path, image, layout, pool
+        self.path, self.layout, self.pool = path, layout, pool
+        self.windows = whole(image, layout) if isinstance(image, Image) else image.windows(layout)
         self.generation, self.options, self.key = generation, options, key
         self.blocks = layout.blocks
         self.index = np.zeros(len(self.blocks), INDEX)
         self.index["image_offset"] = [block.offset for block in self.blocks]
         self.index["size"] = [block.size for block in self.blocks]
         self.bases: list[str] = []
-        self.view = image.view
+        self.view, self.base = memoryview(b""), 0
+        self.offset, self.number = PAGE_BYTES, 0
 
     def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
-        code = codec.choose(
-            self.options.compression,
-            [self._plain(n) for n in range(len(self.blocks))],
-            self.options.tier_bytes_per_s,
-            self.options.workers,
-        )
-        digests = self._start_digests()
-        fresh = self._fresh_groups(digests)
+        window = next(self.windows, Window(range(0), 0, self.view))
+        code = self._choose(window)
         raw = code == codec.RAW and self.key is None
         with DirectWriter(self.path, self._reserved_bytes(code)) as writer, Sink(writer) as sink:
             sink.append(head)
             sink.pad()
-            end = self._store_raw(sink, fresh) if raw else self._store_encoded(sink, fresh, code)
-            self._set_digests(digests, raw)
+            self._store(sink, window, code, raw)
+            for following in self.windows:
+                self._store(sink, following, code, raw)
+            end = self.offset if raw else sink.offset
+            sink.pad()
             digest = f"{BLOCKS_ALGORITHM if raw else 'blake3'}:{self._finish(sink, info)}"
         return WrittenFile(
             writer.size_bytes, digest, end - PAGE_BYTES, tuple(self.bases), self._known()
         )
 
+    def _choose(self, window: Window) -> int:
+        """The codec, by what a few blocks of the first window say."""
+        self.view, self.base = window.view, window.offset
+        plain = [self._plain(n) for n in window.blocks]
+        options = self.options
+        return codec.choose(options.compression, plain, options.tier_bytes_per_s, options.workers)
+
+    def _store(self, sink: Sink, window: Window, code: int, raw: bool) -> None:
+        """Digest and store the blocks of a window, whose memory may be used again then."""
+        self.view, self.base = window.view, window.offset
+        digests = self._start_digests(window.blocks)
+        fresh = self._fresh_groups(window.blocks, digests)
+        if raw:
+            self._store_raw(sink, fresh)
+        else:
+            self._store_encoded(sink, fresh, code)
+        self._set_digests(window.blocks, digests, raw)
+        if raw and len(window.blocks) < len(self.blocks):
+            sink.drain()
+
     def _plain(self, n: int) -> memoryview:
         block = self.blocks[n]
-        return self.view[block.offset : block.offset + block.size]
+        start = block.offset - self.base
+        return self.view[start : start + block.size]
 
     def _reserved_bytes(self, code: int) -> int:
         """What a full, uncompressed file takes; 0 where the size is not known before."""
@@ -144,23 +165,25 @@ class _Job:
         tail = INDEX.itemsize * len(self.blocks) + 2 * PAGE_BYTES
         return PAGE_BYTES + sum(_up(block.size + TAG_BYTES) for block in self.blocks) + tail
 
-    def _start_digests(self) -> list[Future[list[bytes]]]:
-        count = len(self.blocks)
+    def _start_digests(self, blocks: range) -> list[Future[list[bytes]]]:
         return [
-            self.pool.submit(self._digest_group, start, min(start + _HASH_GROUP, count))
-            for start in range(0, count, _HASH_GROUP)
+            self.pool.submit(self._digest_group, start, min(start + _HASH_GROUP, blocks.stop))
+            for start in range(blocks.start, blocks.stop, _HASH_GROUP)
         ]
 
     def _digest_group(self, start: int, stop: int) -> list[bytes]:
         return [block_digest(self._plain(n)) for n in range(start, stop)]
 
-    def _fresh_groups(self, digests: Sequence[Future[list[bytes]]]) -> Iterator[list[int]]:
+    def _fresh_groups(
+        self, blocks: range, digests: Sequence[Future[list[bytes]]]
+    ) -> Iterator[list[int]]:
         """The blocks to store, as their digests come in; the others refer to where they are."""
         known = self.options.known
         if not known:
-            yield list(range(len(self.blocks)))
+            yield list(blocks)
             return
-        for start, future in zip(range(0, len(self.blocks), _HASH_GROUP), digests, strict=True):
+        starts = range(blocks.start, blocks.stop, _HASH_GROUP)
+        for start, future in zip(starts, digests, strict=True):
             fresh = []
             for n, digest in enumerate(future.result(), start):
                 stored = known.get(digest)
@@ -179,20 +202,19 @@ class _Job:
         row["file_offset"], row["number"] = stored.file_offset, stored.number
         row["stored_digest"] = np.void(stored.stored_digest)
 
-    def _store_raw(self, sink: Sink, fresh: Iterator[list[int]]) -> int:
+    def _store_raw(self, sink: Sink, fresh: Iterator[list[int]]) -> None:
         """Whole runs of neighbouring blocks go from the image to the file without a copy."""
-        offset, number = PAGE_BYTES, 0
         for group in fresh:
             for n in group:
                 row = self.index[n]
-                row["stored_size"], row["file_offset"] = self.blocks[n].size, offset
-                row["number"] = number
-                offset, number = offset + _up(self.blocks[n].size), number + 1
+                row["stored_size"], row["file_offset"] = self.blocks[n].size, self.offset
+                row["number"] = self.number
+                self.offset += _up(self.blocks[n].size)
+                self.number += 1
             for start, stop in _runs([self.blocks[n] for n in group]):
-                sink.append_pages(self.view[start:stop])
-        return offset
+                sink.append_pages(self.view[start - self.base : stop - self.base])
 
-    def _store_encoded(self, sink: Sink, fresh: Iterator[list[int]], code: int) -> int:
+    def _store_encoded(self, sink: Sink, fresh: Iterator[list[int]], code: int) -> None:
         """Compressed or encrypted blocks stand back to back."""
         blocks = (n for group in fresh for n in group)
         for n, number, used, packed, digest, buffer in self._encode_all(blocks, code):
@@ -202,9 +224,6 @@ class _Job:
             row["stored_digest"] = np.void(digest)
             sink.append(packed)
             self._buffers.put(buffer)
-        end = sink.offset
-        sink.pad()
-        return end
 
     def _encode_all(self, fresh: Iterable[int], code: int) -> Iterator[Any]:
         """Encode in order, a few blocks ahead of the one that is being packed."""
@@ -213,10 +232,12 @@ class _Job:
         for _ in range(ahead + 1):
             self._buffers.put(bytearray(BLOCK_BYTES + TAG_BYTES if self.key else 0))
         waiting: list[Future[Any]] = []
-        for number, n in enumerate(fresh):
+        for n in fresh:
             if len(waiting) == ahead:
                 yield waiting.pop(0).result()
-            waiting.append(self.pool.submit(self._encode, n, number, code, self._buffers.get()))
+            buffer = self._buffers.get()
+            waiting.append(self.pool.submit(self._encode, n, self.number, code, buffer))
+            self.number += 1
         for future in waiting:
             yield future.result()
 
@@ -227,12 +248,14 @@ class _Job:
             packed = memoryview(buffer)[:length]
         return n, number, used, packed, block_digest(packed), buffer
 
-    def _set_digests(self, digests: Sequence[Future[list[bytes]]], raw: bool) -> None:
-        joined = b"".join(_flat(digests))
-        self.index["digest"] = np.frombuffer(joined, "V32")
+    def _set_digests(
+        self, blocks: range, digests: Sequence[Future[list[bytes]]], raw: bool
+    ) -> None:
+        rows = self.index[blocks.start : blocks.stop]
+        rows["digest"] = np.frombuffer(b"".join(_flat(digests)), "V32")
         if raw:
-            own = self.index["source"] == 0
-            self.index["stored_digest"][own] = self.index["digest"][own]
+            own = rows["source"] == 0
+            rows["stored_digest"][own] = rows["digest"][own]
 
     def _finish(self, sink: Sink, info: Mapping[str, Any]) -> str:
         tail_info = {

@@ -106,6 +106,7 @@ class Session:
             fence=self._fence,
             after=self._after_commit,
             decomposition_version=self._cut.version,
+            staging_limit_bytes=_bytes_of(self._options.staging_limit_mb),
             slowest_tier_bytes_per_s=None if limit is None else limit * _MB,
         )
 
@@ -182,6 +183,10 @@ def retention_of(options: Options) -> Retention:
 def archive_of(rules: Retention) -> Retention:
     """What the cold tier keeps: everything that is not too old, and marks of a person."""
     return replace(rules, gold_every=1)
+
+
+def _bytes_of(megabytes: float | None) -> int | None:
+    return None if megabytes is None else int(megabytes * _MB)
 
 
 def _tier(place: str | Tier, options: Options) -> Tier:

@@ -54,6 +54,11 @@ class Sink:
         """Fill with zeros up to the next page."""
         self.append(bytes(-self.offset % PAGE_BYTES))
 
+    def drain(self) -> None:
+        """Wait until everything is written; the memory of `append_pages` is free then."""
+        self._flush()
+        self._wait(self._all)
+
     def finish(self) -> str:
         """Wait for everything; the digest in hexadecimal. The end of the file must be on a page."""
         self._flush()
