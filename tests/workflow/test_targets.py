@@ -36,7 +36,8 @@ def test_the_smoke_test_ran_apart_from_the_run(finished_once: tuple[Project, obj
     assert smoke["passed"] and smoke["killed"]["signal"] == "KILL"
     # undisturbed once; in the other slice what was done before the kill did not run again
     rehearsed = project.executions("sq", "rehearsals")
-    assert len(rehearsed) == 2 and set(rehearsed.values()) == {2}
+    # undisturbed, then killed or resumed; the kill may find the second one in flight: then both
+    assert len(rehearsed) == 2 and set(rehearsed.values()) <= {2, 3}
 
 
 def test_the_same_command_again_does_nothing(finished: Project) -> None:

@@ -148,9 +148,9 @@ def launched_runs(wildcards=None):
 
 
 def close_out_after_failure():
-    """A run that failed gets its report, too; on the screen it would hide what the failure was."""
+    """A run that failed gets its report, too; all of it on the screen would hide the error."""
     for run in launched_runs():
-        shell("milepost closeout {run} --partial > /dev/null || true")
+        shell("milepost closeout {run} --partial | grep '^run {run}: ' || true")
     shell("milepost status || true")
 
 
