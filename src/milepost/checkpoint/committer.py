@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint.crypt import UserKey
+from milepost.checkpoint.density import SMALL_BLOCK_BYTES, Fine, density, next_block_bytes
 from milepost.checkpoint.encode import EncodeOptions, Stored, WrittenFile, write_data_file
 from milepost.checkpoint.environment import current_environment
 from milepost.checkpoint.image import Image, reuse
@@ -99,6 +100,9 @@ class Committer:
         self._disk_rate: float | None = None
         self._image: Image | None = None
         self._known: Mapping[bytes, Stored] | None = None
+        self._fine: Fine = {}
+        self._block_bytes = BLOCK_BYTES
+        self._last_bytes: int | None = None
         self._thread = ThreadPoolExecutor(1, "milepost-commit")
         self._job: Future[None] | None = None
         self._touching: Future[None] | None = None
@@ -114,6 +118,9 @@ class Committer:
     def know(self, known: Mapping[bytes, Stored]) -> None:
         """The next save may refer to these blocks."""
         self._known = dict(known)
+        largest = max((stored.size for stored in known.values()), default=BLOCK_BYTES)
+        if largest == SMALL_BLOCK_BYTES and len(known) > 1:
+            self._block_bytes = self._last_bytes = SMALL_BLOCK_BYTES
 
     def is_busy(self) -> bool:
         return self._job is not None and not self._job.done()
@@ -135,7 +142,7 @@ class Committer:
         def prepare() -> None:
             self._fence()
             info["meta"] = to_json(meta)
-            layouts.append(plan_layout(arrays))
+            layouts.append(plan_layout(arrays, self._block_bytes))
             if self._needs_waves(layouts[0].image_bytes):
                 self._make_waves().begin()
                 return
@@ -226,7 +233,8 @@ class Committer:
         known = self._known if self._delta else None
         if known is not None and len({stored.generation for stored in known.values()}) > MAX_BASES:
             known = None
-        return EncodeOptions(self._compression, self._key, known, min(rates, default=None))
+        rate = min(rates, default=None)
+        return EncodeOptions(self._compression, self._key, known, rate, self._delta)
 
     def _manifest(self, snap: _Snapshot, written: WrittenFile, files: Any) -> Manifest:
         proofs, bases = files
@@ -265,6 +273,14 @@ class Committer:
     def _note(self, snap: _Snapshot, written: WrittenFile) -> Committed:
         durable_s = time.monotonic() - snap.start
         self._known = written.blocks
+        if self._delta:
+            found = density(self._fine, written.fine)
+            size, is_delta = snap.layout.block_bytes, snap.layout.block_bytes == self._last_bytes
+            if is_delta:
+                image_bytes = snap.layout.image_bytes
+                changed = written.changed_share
+                self._block_bytes = next_block_bytes(size, image_bytes, changed, found)
+            self._last_bytes, self._fine = size, written.fine
         writing_s = max(durable_s - snap.blocked_s, 1e-9)
         if written.data_bytes >= BLOCK_BYTES * 8:
             self._disk_rate = written.data_bytes / writing_s

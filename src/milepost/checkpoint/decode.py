@@ -174,8 +174,11 @@ def _fill(image: Image, index: np.ndarray[Any, Any], sources: list[_Source]) -> 
 def _groups(index: np.ndarray[Any, Any]) -> Iterator[range]:
     """Runs of rows that are neighbours in the same file; at most 8 MiB each."""
     start = 0
+    ends = np.cumsum(index["size"].astype(np.int64)) if len(index) else index["size"]
     for n in range(1, len(index) + 1):
-        if n == len(index) or n - start >= IO_BYTES // BLOCK_BYTES or not _joined(index, n):
+        is_end = n == len(index)
+        begun = ends[start] - int(index["size"][start])
+        if is_end or ends[n] - begun > IO_BYTES or not _joined(index, n):
             yield range(start, n)
             start = n
 

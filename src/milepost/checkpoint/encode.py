@@ -10,7 +10,7 @@ import os
 import queue
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,14 @@ from milepost.checkpoint.blocks import (
     pack_tail,
 )
 from milepost.checkpoint.crypt import TAG_BYTES, DataKey, UserKey, new_data_key
+from milepost.checkpoint.density import Fine, digest_pieces, is_sampled
 from milepost.checkpoint.direct import DirectWriter
 from milepost.checkpoint.image import Image
 from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, Block, Layout
 from milepost.checkpoint.sink import Sink
 from milepost.checkpoint.waves import Waves, Window, whole
 
-_HASH_GROUP = 8
+_HASH_BYTES = 8 * BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class EncodeOptions:
     key: UserKey | None = None
     known: Mapping[bytes, Stored] | None = None
     tier_bytes_per_s: float | None = None
+    is_measured: bool = False
     workers: int = max(min(os.cpu_count() or 1, 4), 2)
 
 
@@ -70,6 +72,9 @@ class WrittenFile:
     data_bytes: int
     bases: tuple[str, ...]
     blocks: Mapping[bytes, Stored]
+    fine: Fine = field(default_factory=dict)
+    changed_share: float = 1.0
+    """The part of the blocks' bytes that was stored here, not referred to."""
 
 
 def write_data_file(
@@ -83,7 +88,8 @@ def write_data_file(
     """Write `image` to the new file `path`, durably.
 
     `info` is JSON data about the state that the tail carries. Blocks whose digest is in
-    `options.known` are not written but referred to.
+    `options.known` are not written but referred to. `options.is_measured` asks for `fine`, what
+    `density` needs.
     """
     options = options or EncodeOptions()
     key, key_info = (None, None) if options.key is None else new_data_key(options.key)
@@ -115,6 +121,8 @@ class _Job:
         self.bases: list[str] = []
         self.view, self.base = memoryview(b""), 0
         self.offset, self.number = PAGE_BYTES, 0
+        self.fine: dict[int, tuple[bytes, ...]] = {}
+        self.hash_group = max(_HASH_BYTES // layout.block_bytes, 1)
 
     def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
         window = next(self.windows, Window(range(0), 0, self.view))
@@ -130,8 +138,19 @@ class _Job:
             sink.pad()
             digest = f"{BLOCKS_ALGORITHM if raw else 'blake3'}:{self._finish(sink, info)}"
         return WrittenFile(
-            writer.size_bytes, digest, end - PAGE_BYTES, tuple(self.bases), self._known()
+            writer.size_bytes,
+            digest,
+            end - PAGE_BYTES,
+            tuple(self.bases),
+            self._known(),
+            self.fine,
+            self._changed_share(),
         )
+
+    def _changed_share(self) -> float:
+        sizes = self.index["size"]
+        own = int(sizes[self.index["source"] == 0].sum())
+        return own / max(int(sizes.sum()), 1)
 
     def _choose(self, window: Window) -> int:
         """The codec, by what a few blocks of the first window say."""
@@ -167,11 +186,15 @@ class _Job:
 
     def _start_digests(self, blocks: range) -> list[Future[list[bytes]]]:
         return [
-            self.pool.submit(self._digest_group, start, min(start + _HASH_GROUP, blocks.stop))
-            for start in range(blocks.start, blocks.stop, _HASH_GROUP)
+            self.pool.submit(self._digest_group, start, min(start + self.hash_group, blocks.stop))
+            for start in range(blocks.start, blocks.stop, self.hash_group)
         ]
 
     def _digest_group(self, start: int, stop: int) -> list[bytes]:
+        if self.options.is_measured:
+            for n in range(start, stop):
+                if is_sampled(n, self.layout):
+                    self.fine[n] = digest_pieces(self._plain(n))
         return [block_digest(self._plain(n)) for n in range(start, stop)]
 
     def _fresh_groups(
@@ -182,7 +205,7 @@ class _Job:
         if not known:
             yield list(blocks)
             return
-        starts = range(blocks.start, blocks.stop, _HASH_GROUP)
+        starts = range(blocks.start, blocks.stop, self.hash_group)
         for start, future in zip(starts, digests, strict=True):
             fresh = []
             for n, digest in enumerate(future.result(), start):

@@ -18,6 +18,7 @@ from milepost.errors import DataError
 
 PAGE_BYTES = 4096
 BLOCK_BYTES = 1 << 20
+"""The largest block, and the usual one."""
 _SMALL_BYTES = 64 << 10
 _SMALL_ALIGN_BYTES = 64
 
@@ -59,14 +60,20 @@ class Layout:
     arrays: tuple[ArrayPlace, ...]
     blocks: tuple[Block, ...]
     image_bytes: int
+    block_bytes: int = BLOCK_BYTES
 
     @property
     def logical_bytes(self) -> int:
         return sum(place.size_bytes for place in self.arrays)
 
 
-def plan_layout(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Layout:
-    """Place `arrays`; the same names, dtypes and shapes always give the same layout."""
+def plan_layout(
+    arrays: Mapping[str, np.ndarray[Any, Any]], block_bytes: int = BLOCK_BYTES
+) -> Layout:
+    """Place `arrays`; the same names, dtypes and shapes always give the same layout.
+
+    `block_bytes` is a whole number of pages and at most BLOCK_BYTES.
+    """
     places: list[ArrayPlace] = []
     segments: list[Block] = []
     offset = 0
@@ -81,8 +88,8 @@ def plan_layout(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Layout:
         offset = _up(offset + array.nbytes, _SMALL_ALIGN_BYTES)
     if not segments and offset:
         segments.append(Block(0, offset))
-    blocks = tuple(piece for segment in segments for piece in _cut(segment))
-    return Layout(tuple(places), blocks, _up(offset, PAGE_BYTES))
+    blocks = tuple(piece for segment in segments for piece in _cut(segment, block_bytes))
+    return Layout(tuple(places), blocks, _up(offset, PAGE_BYTES), block_bytes)
 
 
 def places_from_json(value: Any, image_bytes: int) -> tuple[ArrayPlace, ...]:
@@ -123,11 +130,11 @@ def _close_small(segments: list[Block], offset: int) -> None:
         segments.append(Block(0, offset))
 
 
-def _cut(segment: Block) -> list[Block]:
+def _cut(segment: Block, block_bytes: int) -> list[Block]:
     end = segment.offset + segment.size
     return [
-        Block(start, min(BLOCK_BYTES, end - start))
-        for start in range(segment.offset, end, BLOCK_BYTES)
+        Block(start, min(block_bytes, end - start))
+        for start in range(segment.offset, end, block_bytes)
     ]
 
 
