@@ -40,6 +40,11 @@ def test_stated_sizes(shards: ShardsSpec, size: int, count: int) -> None:
     assert (found.tasks_per_shard, found.shard_count, found.shard_s) == (size, count, None)
 
 
+def test_ten_minutes_when_nobody_says() -> None:
+    said = split_tasks(5000, ShardsSpec(target_s=600), task_s=1.2, startup_s=3.0, cpus=2)
+    assert split_tasks(5000, ShardsSpec(), task_s=1.2, startup_s=3.0, cpus=2) == said
+
+
 def test_target_without_measurement_says_what_to_do() -> None:
     with pytest.raises(ConfigError, match="measured no seconds per task") as caught:
         split_tasks(10, ShardsSpec(target_s=600), None, None, 1)
@@ -50,7 +55,6 @@ def test_target_without_measurement_says_what_to_do() -> None:
     ("count", "shards"),
     [
         (0, ShardsSpec(count=1)),
-        (5, ShardsSpec()),
         (5, ShardsSpec(count=0)),
         (5, ShardsSpec(tasks_per_shard=-1)),
     ],

@@ -10,6 +10,10 @@ from milepost.config.spec import ShardsSpec
 from milepost.errors import ConfigError
 
 
+DEFAULT_TARGET_S = 600.0
+"""Wall seconds of a shard when nobody says: its start-up is then below one per cent."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
     """At most `tasks_per_shard` tasks in each of `shard_count` shards.
@@ -72,24 +76,19 @@ def _size(
     if shards.count is not None:
         number = min(_at_least_one("count", shards.count), count)
     else:
-        number = math.ceil(count / _fill(count, shards.target_s, task_s, startup_s, cpus))
+        target_s = DEFAULT_TARGET_S if shards.target_s is None else shards.target_s
+        number = math.ceil(count / _fill(count, target_s, task_s, startup_s, cpus))
     return math.ceil(count / number), number
 
 
 def _fill(
-    count: int, target_s: float | None, task_s: float | None, startup_s: float | None, cpus: int
+    count: int, target_s: float, task_s: float | None, startup_s: float | None, cpus: int
 ) -> int:
     """How many tasks fit into `target_s` seconds; at least one round of `cpus`.
 
     Where start-up alone fills the target it cannot be met: then the tasks get `target_s` of
     their own, because many shards of one task would spend nearly all their time on starting.
     """
-    if target_s is None:
-        raise ConfigError(
-            "nothing says how large a shard is",
-            where="shards",
-            fix="set one of target_s, count, tasks_per_shard",
-        )
     if task_s is None:
         raise ConfigError(
             f"target_s is {target_s:g}, and the smoke test measured no seconds per task",
