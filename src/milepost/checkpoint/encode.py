@@ -120,6 +120,7 @@ class _Job:
         self.index["size"] = [block.size for block in self.blocks]
         self.bases: list[str] = []
         self.view, self.base = memoryview(b""), 0
+        self.items = layout.item_sizes()
         self.offset, self.number = PAGE_BYTES, 0
         self.fine: dict[int, tuple[bytes, ...]] = {}
         self.hash_group = max(_HASH_BYTES // layout.block_bytes, 1)
@@ -157,7 +158,9 @@ class _Job:
         self.view, self.base = window.view, window.offset
         plain = [self._plain(n) for n in window.blocks]
         options = self.options
-        return codec.choose(options.compression, plain, options.tier_bytes_per_s, options.workers)
+        items = [self.items[n] for n in window.blocks]
+        rate, workers = options.tier_bytes_per_s, options.workers
+        return codec.choose(options.compression, plain, rate, workers, items)
 
     def _store(self, sink: Sink, window: Window, code: int, raw: bool) -> None:
         """Digest and store the blocks of a window, whose memory may be used again then."""
@@ -265,7 +268,7 @@ class _Job:
             yield future.result()
 
     def _encode(self, n: int, number: int, code: int, buffer: bytearray) -> tuple[Any, ...]:
-        used, packed = codec.compress(code, self._plain(n))
+        used, packed = codec.compress(code, self._plain(n), self.items[n])
         if self.key is not None:
             length = self.key.encrypt_block(number, packed, memoryview(buffer))
             packed = memoryview(buffer)[:length]

@@ -7,6 +7,7 @@ one array's size leaves the blocks of the others as they were.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,18 @@ class Layout:
     blocks: tuple[Block, ...]
     image_bytes: int
     block_bytes: int = BLOCK_BYTES
+
+    def item_sizes(self) -> list[int]:
+        """For each block the bytes of its floating point numbers; 0 when it holds others too."""
+        arrays = [place for place in self.arrays if place.size_bytes >= _SMALL_BYTES]
+        starts = [place.offset for place in arrays]
+        sizes = []
+        for block in self.blocks:
+            n = bisect.bisect_right(starts, block.offset) - 1
+            dtype = arrays[n].dtype if n >= 0 else np.dtype(np.uint8)
+            parts = {"f": 1, "c": 2}.get(dtype.kind)
+            sizes.append(0 if parts is None else dtype.itemsize // parts)
+        return sizes
 
     @property
     def logical_bytes(self) -> int:
