@@ -63,14 +63,14 @@ def test_forced_and_it_goes_on_then_forced_and_it_ends(
     solver: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     store = CheckpointStore(tmp_path / "ckpt")
-    done = script("force_ckpt", str(store.folder), "--json")
+    done = script("force_ckpt", str(store.folder), "--json", "--timeout", "30")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["generation"] == store.generations()[0] == "000002-a0"
     assert found["step"] > 0
     assert not verify_generation(store, "000002-a0")
     assert solver.poll() is None, "it goes on"
-    done = script("force_ckpt", str(store.folder), "--stop")
+    done = script("force_ckpt", str(store.folder), "--stop", "--timeout", "30")
     assert done.stdout.startswith("000003-a0  step ")
     assert solver.wait(30) == RESUMABLE
     assert not (store.folder / FILE).exists()
