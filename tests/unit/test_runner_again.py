@@ -51,7 +51,9 @@ def sacct(state: str, *, start: float = 0.0, end: float = 60.0, **more: str) -> 
 
 
 def check(paths: RunPaths, automatic: int, answers: Mapping[str, Any] | None = None) -> None:
-    with replaced_by(Recorded({"sacct --version": "slurm 22.05.8", "squeue": "", **(answers or {})})):
+    with replaced_by(
+        Recorded({"sacct --version": "slurm 22.05.8", "squeue": "", **(answers or {})})
+    ):
         check_retry(load_contract(paths).spec, paths, SHARD, automatic)
 
 
