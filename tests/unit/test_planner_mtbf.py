@@ -104,6 +104,7 @@ def test_which_ends_are_failures() -> None:
         [
             attempt("done", 2),
             attempt("walltime", 4),
+            attempt("signal URG", 1),
             attempt("signal TERM", 1),
             attempt("failed", 1, "fix_no_retry"),
             attempt("failed", 1, "retry_more_memory"),
@@ -113,7 +114,7 @@ def test_which_ends_are_failures() -> None:
         ]
     )
     assert (found.failures, found.preemptions) == (3, 1)
-    assert found.exposure_s == 11 * HOUR + 1860.0
+    assert found.exposure_s == 12 * HOUR + 1860.0
 
 
 def test_preemptions() -> None:

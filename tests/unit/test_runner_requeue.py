@@ -64,22 +64,30 @@ def test_term_is_explained(name: str) -> None:
         "scontrol show job": shown.replace("{ago}", stamp(-60))
     }
     with replaced_by(Recorded(answers)):
-        after = after_stop("7", "signal TERM", lambda text: None)
+        after = after_stop("7", "signal TERM", "URG", lambda text: None)
     assert after == After(reason)
     assert after.record() == (
         {"stop": "cancelled"} if reason is None else {"then": f"requeued: {reason}"}
     )
 
 
-@pytest.mark.parametrize("stop", ["walltime", "signal URG"])
+@pytest.mark.parametrize("stop", ["walltime", "signal USR2"])
 def test_the_walltime_needs_no_question(stop: str) -> None:
-    assert after_stop("7", stop, lambda text: None).reason == "its walltime ends"
+    assert after_stop("7", stop, "USR2", lambda text: None).reason == "its walltime ends"
+
+
+def test_term_as_the_notice_comes_while_the_job_still_runs() -> None:
+    running = job("RUNNING", f"Reason=None PreemptTime=None EndTime={stamp(60)} {START}")
+    cancelled = CASES["scancel"][0]
+    for shown, reason in ((running, "its walltime ends"), (cancelled, None)):
+        with replaced_by(Recorded({"scontrol show job": shown.replace("{ago}", stamp(-60))})):
+            assert after_stop("7", "signal TERM", "TERM", lambda text: None) == After(reason)
 
 
 def test_not_heard_is_neither_cancelled_nor_requeued() -> None:
     said: list[str] = []
     with replaced_by(Recorded({"scontrol show job": (1, "", "Unable to contact")})):
-        after = after_stop("7", "signal TERM", said.append)
+        after = after_stop("7", "signal TERM", "URG", said.append)
     assert not after.is_cancelled and after.record() == {}
     assert not requeue_job("7", after, said.append)
     assert "Slurm does not say why" in said[0]

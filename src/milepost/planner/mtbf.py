@@ -118,12 +118,15 @@ def read_history(attempts: Sequence[Mapping[str, Any]]) -> History:
 
 
 _TRANSIENT = ("retry_same", "resume_from_checkpoint")
+_WALLTIME = ("requeued: its walltime ends", "requeued: its time limit is reached")
 
 
 def _how_it_ended(attempt: Mapping[str, Any]) -> str:
     stop = attempt.get("stop")
     if stop is None:
         return "failure"
+    if stop == "signal URG" or attempt.get("then") in _WALLTIME:
+        return "other"
     if str(stop).startswith("signal"):
         return "preemption"
     finding = attempt.get("finding") or {}

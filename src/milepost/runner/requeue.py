@@ -17,12 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from milepost.errors import SchedulerError
-from milepost.runner.attempt import WALLTIME_STOPS
 from milepost.slurm.control import requeue
 from milepost.slurm.details import JobDetails
 from milepost.slurm.environment import inside_job
 from milepost.slurm.queue import job_details
 
+WALLTIME = "its walltime ends"
+TIME_LIMIT = "its time limit is reached"
 LIMIT_SLACK_S = 2.0
 """Slurm ends a job at or after its limit; clocks differ by less than this."""
 
@@ -48,10 +49,16 @@ class After:
         return {"then": f"requeued: {self.reason}"} if self.reason else {}
 
 
-def after_stop(job_id: str, stop: str, say: Callable[[str], None]) -> After:
-    """Ask why the job is to stop, and so what follows."""
+def after_stop(job_id: str, stop: str, notice: str, say: Callable[[str], None]) -> After:
+    """Ask why the job is to stop, and so what follows.
+
+    `notice` is the signal that the job asked for before its walltime, such as `URG`.
+    """
+    is_notice = stop == f"signal {notice}"
+    if stop == "walltime" or (is_notice and notice != "TERM"):
+        return After(WALLTIME)
     try:
-        after = After(_reason(stop, job_id))
+        after = After(_reason(job_id, is_notice=is_notice))
     except SchedulerError as error:
         say(f"Slurm does not say why the job stops: {error}")
         return After(None, is_known=False)
@@ -76,9 +83,8 @@ def requeue_job(job_id: str, after: After, say: Callable[[str], None]) -> bool:
     return done
 
 
-def _reason(stop: str, job_id: str) -> str | None:
-    if stop in WALLTIME_STOPS:
-        return "its walltime ends"
+def _reason(job_id: str, *, is_notice: bool) -> str | None:
+    """Why the job got TERM. It still runs: then TERM may be the notice that it asked for."""
     details = job_details(job_id)
     if details is None:
         return None
@@ -86,7 +92,9 @@ def _reason(stop: str, job_id: str) -> str | None:
         return "it was preempted"
     if _is_going_back(details):
         return "Slurm has put it back"
-    return "its time limit is reached" if _is_at_limit(details) else None
+    if _is_at_limit(details):
+        return TIME_LIMIT
+    return WALLTIME if is_notice and details.state.base == "RUNNING" else None
 
 
 def _is_going_back(details: JobDetails) -> bool:

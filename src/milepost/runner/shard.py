@@ -78,7 +78,7 @@ def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[
                 return outcome.exit_code
             job_id = inside_job()
             if job_id is not None:
-                after = after_stop(job_id, outcome.stop, say)
+                after = after_stop(job_id, outcome.stop, contract.spec.checkpoint.signal, say)
                 update_attempt(paths.shard(name).attempt(number), **after.record())
                 requeue_job(job_id, after, say)
                 return RESUMABLE
