@@ -25,7 +25,8 @@ class Options:
     `max_bandwidth_mb_s` is 10^6 bytes/s. `upload` False only reads from
     `warm`; `to` is `warm`, or `cold` to go on from warm to cold. `rank_timeout_s` bounds every
     wait of a rank for the others. With `mtbf_s`, the interval is the one that loses least, and
-    `interval_s` counts until a save was measured. `when_busy`: a save that is due at a step while
+    `interval_s` counts until a save was measured; it is then at most
+    `interval_most_s`. `when_busy`: a save that is due at a step while
     one is under way is skipped (`skip`) or waited for (`wait`). `max_gap_s`: so that older
     generations stay at most so far apart. `staging_limit_mb` bounds the memory of the copy
     (10^6 bytes).
@@ -50,6 +51,7 @@ class Options:
     retries: int = 5
     rank_timeout_s: float = 600.0
     mtbf_s: float | None = None
+    interval_most_s: float | None = None
     when_busy: str = "skip"
     max_gap_s: float | None = None
     staging_limit_mb: float | None = None
@@ -73,7 +75,7 @@ class Options:
             raise ConfigError(
                 f"when_busy is {self.when_busy!r}", where="checkpoint", fix="use skip or wait"
             )
-        for name in ("mtbf_s", "max_gap_s", "staging_limit_mb"):
+        for name in ("mtbf_s", "interval_most_s", "max_gap_s", "staging_limit_mb"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(

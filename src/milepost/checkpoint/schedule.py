@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from milepost.checkpoint.options import Options
@@ -26,7 +27,8 @@ def default_policy(options: Options) -> Policy:
     """A signal, the walltime with the time before it split evenly, or the interval."""
     every: Periodic = EverySeconds(options.interval_s)
     if options.mtbf_s is not None:
-        every = EveryOptimal(options.mtbf_s, options.interval_s)
+        most_s = math.inf if options.interval_most_s is None else options.interval_most_s
+        every = EveryOptimal(options.mtbf_s, options.interval_s, most_s=most_s)
     if options.deadline is None:
         return AnyOf((OnSignal(), every))
     walltime = BeforeWalltime(options.deadline, options.deadline_margin_s, every)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from milepost.durable import read_json
 from milepost.paths import RunPaths
@@ -20,8 +21,25 @@ def checkpoint_place(tier: str, run: str, shard: str) -> str:
 
 def planned_interval_s(paths: RunPaths) -> float | None:
     """The interval of the plan; None before there is one."""
-    try:
-        value = read_json(paths.plan)["interval_s"]
-    except FileNotFoundError:
-        return None
+    value = _plan(paths).get("interval_s")
     return None if value is None else float(value)
+
+
+def replanned(paths: RunPaths) -> dict[str, float | None]:
+    """What the solver needs to plan its interval anew from what its checkpoints really cost: the
+    MTBF of the plan (None: there is none), and the longest interval of the mode."""
+    plan = _plan(paths)
+    mtbf_s = (plan.get("overhead") or {}).get("mtbf_s")
+    is_interruptible = plan.get("mode") == "interruptible"
+    return {
+        "mtbf_s": None if mtbf_s is None else float(mtbf_s),
+        "interval_most_s": DEFAULT_INTERVAL_S if is_interruptible else None,
+    }
+
+
+def _plan(paths: RunPaths) -> dict[str, Any]:
+    """The plan; empty before there is one."""
+    try:
+        return dict(read_json(paths.plan))
+    except FileNotFoundError:
+        return {}

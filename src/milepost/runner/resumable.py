@@ -34,7 +34,12 @@ from milepost.runner.attempt import (
 )
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
-from milepost.runner.places import DEFAULT_INTERVAL_S, checkpoint_place, planned_interval_s
+from milepost.runner.places import (
+    DEFAULT_INTERVAL_S,
+    checkpoint_place,
+    planned_interval_s,
+    replanned,
+)
 from milepost.runner.single import Ended, StopRule, run_process
 
 MARGIN_S = 60.0
@@ -134,6 +139,7 @@ class Resumable:
             "max_bandwidth_mb_s": ckpt.uploader.max_bandwidth_mb_s,
             "retries": ckpt.uploader.retries,
             "interval_s": self._interval_s(),
+            **({} if ckpt.interval_s is not None else replanned(attempt.run)),
             "deadline": time.time() + remaining_s,
             "deadline_margin_s": self._margin_s(),
             "rotation": ckpt.rotation,
