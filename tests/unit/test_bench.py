@@ -106,33 +106,79 @@ def test_machine_names_no_host() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["memory_copy", "raw_direct", "milepost_blocked", "milepost_durable", "milepost_changed"],
+    "name", ["milepost", "memory_copy", "raw_direct", "numpy_save", "copy_file"]
 )
-def test_ways_of_checkpointing_take_time(name: str, tmp_path: Path) -> None:
-    checkpoint = module("checkpoint")
-    assert getattr(checkpoint, name)(checkpoint.new_state(1 << 20), tmp_path) > 0
+@pytest.mark.parametrize("number", range(3))
+def test_ways_of_checkpointing_are_measured(name: str, number: int, tmp_path: Path) -> None:
+    kind = module("states").KINDS[number]
+    saved = getattr(module("ways"), name)(kind, 1 << 20, tmp_path)
+    assert saved.blocked_s > 0
+    if name != "memory_copy":
+        assert saved.durable_s >= saved.blocked_s
+        assert saved.stored_bytes > 0
 
 
-def test_a_restore_is_compared_with_the_state(tmp_path: Path) -> None:
-    checkpoint = module("checkpoint")
-    state = checkpoint.new_state(1 << 20)
-    assert checkpoint.milepost_restore(state, tmp_path) > 0
+def test_a_delta_stores_less_than_a_copy(tmp_path: Path) -> None:
+    kinds = {kind.name: kind for kind in module("states").KINDS}
+    delta = module("ways").milepost(kinds["changed"], 8 << 20, tmp_path / "a")
+    assert delta.stored_bytes < (8 << 20) / 5
+    assert delta.restore_s > 0
+
+
+def test_a_restore_is_compared_with_the_state() -> None:
+    state = module("states").random_floats(1 << 10)
+    module("saved").same(state.copy(), state)
     with pytest.raises(SystemExit, match="another"):
-        checkpoint._same(state + 1, state)
+        module("saved").same(state + 1, state)
 
 
 def test_two_percent_are_changed() -> None:
-    checkpoint = module("checkpoint")
-    before, after = checkpoint.new_state(1 << 20), checkpoint.new_state(1 << 20)
-    checkpoint.change_some(after)
+    states = module("states")
+    before, after = states.random_floats(1 << 20), states.random_floats(1 << 20)
+    states.change_some(after)
     assert (before != after).mean() == pytest.approx(0.02, abs=0.001)
 
 
-def test_a_way_of_every_group_is_ours() -> None:
-    checkpoint = module("checkpoint")
-    ours = {case.group for case in checkpoint.CASES if case.name == checkpoint.OURS}
-    assert ours == set(checkpoint.TITLES)
+def test_medians_of_checkpoints_leave_out_what_was_not_measured() -> None:
+    saved = module("saved")
+    results = [saved.Saved(1.0, 5.0), saved.Saved(3.0, None), saved.Saved(2.0, 7.0)]
+    assert saved.median(results) == saved.Saved(2.0, 6.0)
+
+
+def test_the_table_of_checkpoints_shows_ratios_and_what_is_missing() -> None:
+    checkpoint, saved = module("checkpoint"), module("saved")
+    size = 1 << 30
+    rows = [
+        checkpoint.Row("random", size, "milepost", saved.Saved(0.1, 0.5, 0.2, size, 0.4)),
+        checkpoint.Row("random", size, "raw direct write", saved.Saved(0.25, 0.25, 0.1, size)),
+    ]
+    lines = list(checkpoint.table(rows))
+    assert (
+        "| 1024 MiB | milepost | 0.100 (1) | 0.500 (1) | 2.15 | 100.0 % | 0.200 (1) | 0.400 (1) |"
+        in lines
+    )
+    assert any(line.startswith("| 1024 MiB | raw direct write | 0.250 (2.5) |") for line in lines)
+    assert any(line.endswith("| n/a |") for line in lines)
+
+
+def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checkpoint, ways = module("checkpoint"), module("ways")
+    absent = ways.Way("tape", "slow", ways.numpy_save, lambda: False)
+    here = ways.Way("numpy.save", "quick", ways.numpy_save)
+    monkeypatch.setattr(checkpoint, "WAYS", (absent, here))
+    said: list[str] = []
+    rows = checkpoint.measure((1 << 20,), 1, tmp_path, said.append)
+    assert {row.name for row in rows} == {"numpy.save"}
+    assert "tape is not installed; left out" in said
+
+
+def test_only_its_own_section_of_the_page_is_renewed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# B\n\n## Checkpoints\n\nold\n\n## Other\n\nkept\n")
+    text = module("__main__").replace_section(page, ["## Checkpoints", "", "new", ""])
+    assert text == "# B\n\n## Checkpoints\n\nnew\n## Other\n\nkept\n"
+    page.write_text("# B\n")
+    assert module("__main__").replace_section(page, ["## C", "", "new"]) == "# B\n\n## C\n\nnew"
 
 
 @pytest.mark.parametrize("name", ["MilepostProcesses", "MilepostCallables"])
