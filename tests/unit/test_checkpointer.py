@@ -285,6 +285,7 @@ def test_from_env_takes_the_runners_word(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("MILEPOST_CKPT", json.dumps(options))
     with Checkpointer.from_env(rotation=9, compression="lz4") as ck:
         assert (ck.options.interval_s, ck.options.rotation) == (7, 5)
+        assert ck.options.compression == "lz4", "the runner did not say"
         assert ck.folder == tmp_path / "c"
     monkeypatch.setenv("MILEPOST_CKPT", json.dumps({**options, "intervall_s": 1}))
     with pytest.raises(ConfigError, match="did you mean 'interval_s'"):

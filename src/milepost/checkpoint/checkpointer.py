@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +16,7 @@ from milepost.checkpoint.committer import Committed, Committer, Extras
 from milepost.checkpoint.fence import lease_fence
 from milepost.checkpoint.layout import plan_layout
 from milepost.checkpoint.manifest import Output
-from milepost.checkpoint.options import Options, options_from_env, parse_options
+from milepost.checkpoint.options import parse_options, stated_in_env
 from milepost.checkpoint.policies import Policy
 from milepost.checkpoint.ranks import Comm, Ranks, comm_of
 from milepost.checkpoint.request import SAVE, STOP, Requests
@@ -100,16 +99,16 @@ class Checkpointer:
         The process is told to stop when its runner dies. `options` are the caller's defaults;
         the runner's word counts more.
         """
-        found = options_from_env()
-        if found is None:
+        stated = stated_in_env()
+        if stated is None:
             print(
                 "milepost: MILEPOST_CKPT is not set; checkpoints go to ./checkpoints",
                 file=sys.stderr,
             )
             return cls(comm=comm, **options)
         stop_with_parent()
-        given = {field.name: getattr(found, field.name) for field in fields(Options)}
-        return cls(comm=comm, **{**options, **given})
+        parse_options(stated)
+        return cls(comm=comm, **{**options, **stated})
 
     def __enter__(self) -> Self:
         self._open()

@@ -109,6 +109,12 @@ def parse_options(value: Mapping[str, Any]) -> Options:
 
 def options_from_env(environ: Mapping[str, str] | None = None) -> Options | None:
     """The options in MILEPOST_CKPT; None when it is not set."""
+    stated = stated_in_env(environ)
+    return None if stated is None else parse_options(stated)
+
+
+def stated_in_env(environ: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+    """What MILEPOST_CKPT states and no more; None when it is not set."""
     text = (os.environ if environ is None else environ).get(VARIABLE)
     if not text:
         return None
@@ -118,4 +124,4 @@ def options_from_env(environ: Mapping[str, str] | None = None) -> Options | None
         raise ConfigError(f"is not JSON ({error})", where=VARIABLE) from error
     if not isinstance(value, dict):
         raise ConfigError("is not a JSON object", where=VARIABLE)
-    return parse_options(value)
+    return {key: item for key, item in value.items() if item is not None}
