@@ -281,9 +281,8 @@ class Committer:
                 changed = written.changed_share
                 self._block_bytes = next_block_bytes(size, image_bytes, changed, found)
             self._last_bytes, self._fine = size, written.fine
-        writing_s = max(durable_s - snap.blocked_s, 1e-9)
-        if written.data_bytes >= BLOCK_BYTES * 8:
-            self._disk_rate = written.data_bytes / writing_s
+        if written.data_bytes >= BLOCK_BYTES * 8 and written.write_s:
+            self._disk_rate = written.data_bytes / written.write_s
         return Committed(
             snap.generation,
             snap.step,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,16 +33,20 @@ class DirectWriter:
     def __init__(self, path: Path, expected_bytes: int = 0) -> None:
         self.path = path
         self.size_bytes = 0
+        self.busy_s = 0.0
+        """Seconds in which the disk was waited for: what it could do, whatever else was slow."""
         with storage_errors(path):
             self._fd, self.is_direct = _open_new(path)
             self._reserve(expected_bytes)
 
     def write(self, view: memoryview, offset: int) -> None:
         """Write whole pages at `offset`; several threads may write different places."""
+        start = time.perf_counter()
         with storage_errors(self.path):
             done = 0
             while done < len(view):
                 done += self._write_some(view[done : done + IO_BYTES], offset + done)
+        self.busy_s += time.perf_counter() - start
         self.size_bytes = max(self.size_bytes, offset + len(view))
 
     def __enter__(self) -> Self:
@@ -55,9 +60,11 @@ class DirectWriter:
     ) -> None:
         try:
             if kind is None:
+                start = time.perf_counter()
                 with storage_errors(self.path):
                     os.ftruncate(self._fd, self.size_bytes)
                     os.fsync(self._fd)
+                self.busy_s += time.perf_counter() - start
         finally:
             os.close(self._fd)
 

@@ -75,6 +75,8 @@ class WrittenFile:
     fine: Fine = field(default_factory=dict)
     changed_share: float = 1.0
     """The part of the blocks' bytes that was stored here, not referred to."""
+    write_s: float | None = None
+    """Seconds in which the disk was waited for."""
 
 
 def write_data_file(
@@ -146,6 +148,7 @@ class _Job:
             self._known(),
             self.fine,
             self._changed_share(),
+            writer.busy_s,
         )
 
     def _changed_share(self) -> float:
