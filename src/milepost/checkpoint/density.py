@@ -13,7 +13,8 @@ from milepost.checkpoint.blocks import block_digest
 from milepost.checkpoint.layout import BLOCK_BYTES, Layout
 
 SMALL_BLOCK_BYTES = 64 << 10
-_SAMPLES = 64
+_SAMPLES, _SAMPLED = 64, 8
+"""So many blocks are looked at, but at most every 8th: to digest them again costs time."""
 _LEAST_GAIN = 0.05
 """Of the state, for each save: changing the size costs one full save."""
 _LEAST_GAIN_BYTES = 8 << 20
@@ -27,11 +28,10 @@ Fine = Mapping[int, tuple[bytes, ...]]
 
 def is_sampled(n: int, layout: Layout) -> bool:
     """Is this one of the blocks that are looked at in pieces?"""
-    return (
-        layout.block_bytes == BLOCK_BYTES
-        and layout.image_bytes <= _LARGEST_IMAGE_BYTES
-        and n % max(len(layout.blocks) // _SAMPLES, 1) == 0
-    )
+    count = len(layout.blocks)
+    step = max(count // _SAMPLES, min(count // _SAMPLED, _SAMPLED), 1)
+    is_wanted = layout.block_bytes == BLOCK_BYTES and layout.image_bytes <= _LARGEST_IMAGE_BYTES
+    return is_wanted and n % step == 0
 
 
 def digest_pieces(plain: memoryview) -> tuple[bytes, ...]:
