@@ -64,7 +64,8 @@ def together(
 ) -> Iterator[Callable[[Scene], None]]:
     """Plays the scenes of all modules that are to be run at the same time; waits for one of them.
 
-    A scene of a module with ALONE begins when it is asked for: it disturbs the whole cluster.
+    A scene of a module with ALONE begins when it is asked for: it disturbs the whole cluster. Those
+    of a module with IS_LONG begin first, so that nobody waits for them in the end.
     """
 
     def run(scene: Scene) -> None:
@@ -76,6 +77,7 @@ def together(
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item.function, "scene")
     ]
+    scenes.sort(key=lambda scene: not scene.__globals__.get("IS_LONG"))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         futures: dict[Scene, Future[None]] = {
             scene: pool.submit(run, scene) for scene in scenes if not is_alone(scene)

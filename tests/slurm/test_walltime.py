@@ -5,6 +5,7 @@ import pytest
 from helpers.slurm_project import Stage, deaf, scene
 
 pytestmark = pytest.mark.slurm
+IS_LONG = True
 MINUTE = {"cpus": 1, "mem_mb": 600, "gpus": 0, "runtime_s": 60}
 LONGEST_S = 160.0
 """A minute, and the half a minute after which slurmctld looks at limits again."""
