@@ -10,6 +10,7 @@ import pytest
 
 from milepost.checkpoint.environment import Environment, current_environment
 from milepost.checkpoint.files import commit_files, restore_files
+from milepost.checkpoint.legal import wanted_now
 from milepost.checkpoint.manifest import (
     Manifest,
     Metrics,
@@ -18,7 +19,6 @@ from milepost.checkpoint.manifest import (
     commit_order,
     parse_manifest,
 )
-from milepost.checkpoint.restore import wanted_now
 from milepost.checkpoint.store import CheckpointStore
 from milepost.errors import DataError, Refused, StorageError
 from milepost.model import FileProof

@@ -11,17 +11,9 @@ import numpy as np
 
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.files import export_files
+from milepost.checkpoint.legal import Wanted, check_legal, wanted_now
 from milepost.checkpoint.manifest import Manifest
-from milepost.checkpoint.restore import (
-    Found,
-    Lost,
-    Wanted,
-    check_legal,
-    find_generation,
-    intact,
-    load,
-    wanted_now,
-)
+from milepost.checkpoint.restore import Found, Lost, find_generation, intact, load
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.durable import inside, write_json

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from milepost.checkpoint.codec import check_choice
-from milepost.checkpoint.restore import ALLOWABLE
+from milepost.checkpoint.legal import ALLOWABLE
 from milepost.errors import ConfigError
 
 VARIABLE = "MILEPOST_CKPT"

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.crypt import load_key
+from milepost.checkpoint.legal import wanted_now
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.rekey import finish_rekeys
-from milepost.checkpoint.restore import Redecompose, Saved, restore_together, wanted_now
+from milepost.checkpoint.restore import Redecompose, Saved, restore_together
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.room import Room
 from milepost.checkpoint.store import CheckpointStore
