@@ -154,15 +154,20 @@ def close_out_after_failure():
     shell("milepost status || true")
 
 
+def is_for_slurm():
+    """Do the jobs of this head go to Slurm? Known once it starts."""
+    return workflow.executor_plugin.name == "slurm"
+
+
 def attend_jobs():
     """On a cluster a process beside the head looks after jobs that the executor gives up on."""
-    if IS_NEAR_SLURM:
+    if is_for_slurm():
         subprocess.Popen(["milepost", "attend", "--with-parent"])
 
 
 def tell_submit():
     """Where the shards will go, for the step that asks the scheduler before the launch."""
-    if workflow.executor_plugin.name == "slurm":
+    if is_for_slurm():
         jobs = workflow.resource_settings.nodes
         at_most = f" --jobs {jobs}" if isinstance(jobs, int) else ""
         os.environ["MILEPOST_SUBMIT_OPTIONS"] = f"--scheduler slurm{at_most}"

@@ -8,7 +8,6 @@ which a job may be missing from the accounting.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from milepost.evidence.cancelled import cancelled_job, note_cancelled
 from milepost.evidence.states import Scheduler
 from milepost.evidence.types import RunEvidence, ShardEvidence
 from milepost.evidence.unsaid import execution_of, told
-from milepost.slurm.jobs import FolderJob, folder_jobs
+from milepost.slurm.jobs import FolderJob, folder_jobs, may_have_jobs
 from milepost.slurm.witness import Answer, Heard, Word, judge, listen
 
 HEARD = "scheduler.json"
@@ -147,7 +146,7 @@ def job_ids(shard: ShardEvidence) -> list[str]:
 
 def _listed(run: RunEvidence) -> list[FolderJob]:
     """Jobs of shards that Snakemake submitted for this run and that slurmctld remembers."""
-    if shutil.which("squeue") is None:
+    if not may_have_jobs(run.paths.root):
         return []
     try:
         jobs = folder_jobs(run.paths.root)

@@ -17,7 +17,7 @@ from milepost.errors import SchedulerError
 from milepost.evidence.cancelled import note_cancelled
 from milepost.paths import RunPaths
 from milepost.slurm.control import requeue
-from milepost.slurm.jobs import FolderJob, folder_jobs
+from milepost.slurm.jobs import FolderJob, folder_jobs, may_have_jobs
 
 SETTLE_S = 20.0
 """So long a preempted job may look ended before Slurm itself has put it back."""
@@ -69,18 +69,29 @@ class Attendant:
             self._say("  end the head with Ctrl-C and run the same command again: it resumes")
 
     def wait_for_jobs(self) -> None:
-        """Return when no job of the folder runs or waits any more."""
+        """Return when no job of the folder runs or waits any more.
+
+        At once where nothing was ever given to Slurm. As long as Slurm is not heard, jobs may run:
+        it is asked again, without end.
+        """
+        if not may_have_jobs(self._folder):
+            return
         said_at = -SAY_EVERY_S
         while True:
-            busy = [j for j in self.requeue_preempted() if not j.state.is_terminal]
-            if not busy:
+            try:
+                busy = [j for j in self.requeue_preempted() if not j.state.is_terminal]
+                lines = _adoption(busy)
+            except SchedulerError as error:
+                lines = [
+                    f"Slurm is not heard ({error.what}); jobs of a former head may run: asking "
+                    "again (Ctrl-C to stop)"
+                ]
+            if not lines:
                 return
             if time.monotonic() - said_at >= SAY_EVERY_S:
                 said_at = time.monotonic()
-                self._say(_summary(busy))
-                for job in busy:
-                    if job.state.is_waiting and not job.reason.helps_waiting:
-                        self._say(f"  job {job.job_id} will not start: milepost why {job.job_id}")
+                for line in lines:
+                    self._say(line)
             time.sleep(LOOK_S)
 
     def attend(self) -> None:
@@ -93,10 +104,19 @@ class Attendant:
             time.sleep(ATTEND_EVERY_S)
 
 
-def _summary(busy: list[FolderJob]) -> str:
+def _adoption(busy: list[FolderJob]) -> list[str]:
+    """What to say about jobs that are waited for; nothing when there are none."""
+    if not busy:
+        return []
     running = sum(not job.state.is_waiting for job in busy)
     ids = ", ".join(job.job_id for job in busy[:5]) + (", …" if len(busy) > 5 else "")
-    return (
+    lines = [
         f"{running} jobs of a former head run and {len(busy) - running} wait ({ids}); they are "
         "adopted: waiting for them (Ctrl-C to stop, scancel them to start anew)"
-    )
+    ]
+    lines += [
+        f"  job {job.job_id} will not start: milepost why {job.job_id}"
+        for job in busy
+        if job.state.is_waiting and not job.reason.helps_waiting
+    ]
+    return lines

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from milepost.slurm.units import parse_time
 
 _FIELDS = ("%i", "%T", "%r", "%e", "%Z", "%k")
 _COMMENT = "rule_"
+EXECUTOR_LOGS = Path(".snakemake/slurm_logs")
+"""Where Snakemake's Slurm executor writes the logs of its jobs; it makes the folder at once."""
+_JOB_ID = re.compile(r'"slurm_job_id": "\d')
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,12 @@ def folder_jobs(folder: Path) -> list[FolderJob]:
                 )
             )
     return jobs
+
+
+def may_have_jobs(folder: Path) -> bool:
+    """Was anything of this folder ever given to Slurm? Without asking it: a machine may have
+    Slurm's commands and no Slurm that answers."""
+    if (folder / EXECUTOR_LOGS).is_dir():
+        return True
+    records = folder.glob("work/*/shards/*/attempts/*.json")
+    return any(_JOB_ID.search(record.read_text(encoding="utf-8")) for record in records)
