@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from milepost.config.spec import ShardsSpec
 from milepost.errors import ConfigError
 
-
 DEFAULT_TARGET_S = 600.0
 """Wall seconds of a shard when nobody says: its start-up is then below one per cent."""
 
