@@ -170,4 +170,4 @@ def tell_submit():
     if is_for_slurm():
         jobs = workflow.resource_settings.nodes
         at_most = f" --jobs {jobs}" if isinstance(jobs, int) else ""
-        os.environ["MILEPOST_SUBMIT_OPTIONS"] = f"--scheduler slurm{at_most}"
+        os.environ.update(MILEPOST_SUBMIT_OPTIONS=f"--scheduler slurm{at_most}")
