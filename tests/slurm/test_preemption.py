@@ -59,3 +59,19 @@ def test_killed_by_preemption_before_it_could_requeue(stage: Stage) -> None:
     project.finish(interruptions=1)
     assert_one_job(project, restarts=1)
     assert "was preempted and cancelled; it is requeued and resumes" in project.told()
+
+
+@scene
+def test_of_a_batch_only_the_task_in_flight_runs_again(stage: Stage) -> None:
+    project = stage.project("tasks", slurm={"qos": "low"}, resources=LARGE)
+    project.flag("slow/2")
+    project.start_head()
+    project.wait("task 2 in flight", lambda: (1, 2) in project.notes())
+    stage.take_node(stage.node_of(project.job()))
+    project.wait("task 2 again", lambda: (2, 2) in project.notes())
+    project.flag("go")
+    assert project.wait_head() == 0, project.said()
+    assert sorted(number for _, number in project.notes()) == [1, 2, 2, 3, 4]
+    assert project.verdict()["verdict"] == "DONE" and project.is_closed()
+    assert_one_job(project, restarts=1)
+    assert project.attempts()[0]["counts"] == {"done": 1, "failed": 0}
