@@ -21,7 +21,7 @@ _FIELDS = ("%i", "%T", "%r", "%e", "%Z", "%k")
 _COMMENT = "rule_"
 EXECUTOR_LOGS = Path(".snakemake/slurm_logs")
 """Where Snakemake's Slurm executor writes the logs of its jobs; it makes the folder at once."""
-_JOB_ID = re.compile(r'"slurm_job_id": "\d')
+_JOB_ID = re.compile(rb'"slurm_job_id": "\d')
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +75,4 @@ def may_have_jobs(folder: Path) -> bool:
     if (folder / EXECUTOR_LOGS).is_dir():
         return True
     records = folder.glob("work/*/shards/*/attempts/*.json")
-    return any(_JOB_ID.search(record.read_text(encoding="utf-8")) for record in records)
+    return any(_JOB_ID.search(record.read_bytes()) for record in records)
