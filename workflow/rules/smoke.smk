@@ -19,6 +19,10 @@ rule smoke_test_run:
     resources:
         **site_resources(),
         mem_mb=lambda wildcards: RUNS[wildcards.run].resources.mem_mb,
+        # a slice is smaller than a shard, and must fit where the shards do
+        runtime=lambda wildcards: math.ceil(
+            RUNS[wildcards.run].resources.runtime_s / 60
+        ),
     shell:
         "exec milepost --log {log} smoke {wildcards.run}"
 
