@@ -17,15 +17,22 @@ def have(program: str, package: str) -> None:
         return
     why = f"{program} is missing: apt-get install {package}"
     if os.geteuid() == 0 and shutil.which("apt-get"):
-        command = ["apt-get", "install", "-y", "--no-install-recommends", package]
-        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
-        if shutil.which(program):
-            return
+        install = ["install", "-y", "--no-install-recommends", package]
+        for words in (install, ["update"], install):  # a new machine has no lists of packages yet
+            done = _apt_get(*words)
+            if shutil.which(program):
+                return
         why = f"{why}: {done.stderr.strip()}"
     if os.environ.get("CI") == "true":
         pytest.fail(why)
     pytest.skip(why)
+
+
+def _apt_get(*words: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(
+        ["apt-get", *words], capture_output=True, text=True, env=environ, timeout=600, check=False
+    )
 
 
 def mpirun(
