@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.mpi import have
+from helpers.packages import have
 from milepost.checkpoint import rekey as rekeying
 from milepost.checkpoint.audit import HEAD, LOG, note, read_audit
 from milepost.checkpoint.checkpointer import Checkpointer

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.mpi import have
+from helpers.packages import have
 from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.crypt import Tampered, WrongKey, load_key, new_data_key, open_data_key
 from milepost.errors import ConfigError, Refused
