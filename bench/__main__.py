@@ -1,4 +1,4 @@
-"""`python -m bench`: run the measurements and write docs/benchmarks.md."""
+"""`python -m bench`: run the measurements and write them into docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -11,85 +11,76 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import checkpoint, overhead
-from bench.checkpoint import Row
-from bench.measure import Sample, machine
+from bench.measure import machine
+from bench.part import Options, Part
 
-REPEATS, QUICK_REPEATS = 5, 2
+PARTS: dict[str, Part] = {"overhead": overhead, "checkpoint": checkpoint}
+"""In the order of the page."""
 BUSY_LOAD = 0.25
 """Load for each core above which a measurement is marked as disturbed."""
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+INTRODUCTION = """# Benchmarks
+
+Written by `scripts/bench`, each part on the day and the machine that it names. Numbers of another machine
+differ; their ratios hold better. Run it on yours.
+"""
 
 
 def main() -> None:
+    options = parse()
+    for name in options.only or PARTS:
+        measured = measure(name, options)
+        if options.size == "quick" and options.to is None:
+            print("\n".join(measured))
+            continue
+        target = options.to or PAGE
+        target.write_text(with_section(_page(target), measured), encoding="utf-8")
+        say(f"wrote {measured[0]!r} into {target}")
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="small sizes; print, write nothing")
-    size.add_argument("--full", action="store_true", help="100,000 tasks with every tool")
+    for name, text in (
+        ("quick", "small sizes; print, write nothing"),
+        ("full", "100,000 tasks with every tool"),
+    ):
+        size.add_argument(f"--{name}", action="store_const", dest="size", const=name, help=text)
+    parser.set_defaults(size="usual")
     parser.add_argument("--repeats", type=int, help="rounds of each measurement")
     parser.add_argument("--folder", type=Path, help="measure on this file system (default: /tmp)")
     parser.add_argument("--to", type=Path, help=f"the page to write (default: docs/{PAGE.name})")
     parser.add_argument(
         "--only",
-        choices=["overhead", "checkpoint"],
-        help="one part; that of checkpoints replaces its section of the page",
+        action="append",
+        choices=list(PARTS),
+        help="this part (may be given again); its section of the page is renewed",
     )
-    options = parser.parse_args()
-    counts, sizes = overhead.SIZES, checkpoint.SIZES
-    if options.quick:
-        counts, sizes = overhead.QUICK, checkpoint.QUICK
-    elif options.full:
-        counts = overhead.FULL
-    repeats = options.repeats or (QUICK_REPEATS if options.quick else REPEATS)
+    return parser.parse_args()
+
+
+def measure(name: str, options: argparse.Namespace) -> list[str]:
+    """The section of a part, heading first, with its day and machine."""
     busy = busy_note()
-    tasks: list[Sample] = []
-    checkpoints: list[Row] = []
-    if options.only != "checkpoint":
-        tasks = overhead.measure(counts, repeats, options.folder, say)
-    if options.only != "overhead":
-        checkpoints = checkpoint.measure(sizes, repeats, options.folder, say)
-    page = "\n".join(render(tasks, checkpoints, repeats, busy))
-    target = options.to or PAGE
-    if options.only == "checkpoint" and not options.quick:
-        page = replace_section(target, render_checkpoints(checkpoints, busy))
-    elif options.to is None and (options.quick or options.only):
-        print(page)
-        return
-    target.write_text(page, encoding="utf-8")
-    say(f"wrote {target}")
-
-
-def render(
-    tasks: Sequence[Sample], checkpoints: Sequence[Row], repeats: int, busy: str
-) -> list[str]:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return [
-        "# Benchmarks",
-        "",
-        f"Written by `scripts/bench` on {today}; {repeats} rounds on {machine()}.",
-        f"{busy}Numbers of another machine differ; their ratios hold better. Run it on yours.",
-        "",
-        *overhead.describe(),
-        *overhead.table(tasks),
-        *render_checkpoints(checkpoints, busy="", is_part=True),
-    ]
+    figures = None if options.size == "quick" else (options.to or PAGE).parent
+    asked = Options(options.size, options.repeats, options.folder, figures, say)
+    stamp = f"Measured on {today}, {machine()}. {busy}".strip()
+    return [f"## {PARTS[name].TITLE}", "", stamp, "", *PARTS[name].section(asked)]
 
 
-def render_checkpoints(rows: Sequence[Row], busy: str, is_part: bool = False) -> list[str]:
-    """The section about checkpoints; measured alone, it names its machine itself."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    stamp = [] if is_part else [f"Measured on {today}, {machine()}. {busy}".strip(), ""]
-    heading, *text = checkpoint.describe()
-    return [heading, "", *stamp, *text[1:], *checkpoint.table(rows)]
+def _page(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else INTRODUCTION
 
 
-def replace_section(page: Path, section: Sequence[str]) -> str:
-    """The text of `page` with this section in the place of the one with the same heading."""
-    before, heading, rest = page.read_text(encoding="utf-8").partition(f"\n{section[0]}\n")
+def with_section(page: str, section: Sequence[str]) -> str:
+    """The page with this section in the place of the one with the same heading, or at its end."""
+    before, heading, rest = page.partition(f"\n{section[0]}\n")
     if not heading:
-        return before.rstrip() + "\n\n" + "\n".join(section)
+        return page.rstrip() + "\n\n" + "\n".join(section)
     following = re.search(r"^## ", rest, re.MULTILINE)
     after = rest[following.start() :] if following else ""
-    return before + "\n" + "\n".join(section) + after
+    return before + "\n" + "\n".join(section) + ("\n" if after else "") + after
 
 
 def busy_note() -> str:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measure import alternate
+from bench.part import Options
 from bench.saved import Saved, median
 from bench.states import KINDS, Kind
 from bench.ways import MIB, OURS, WAYS, Way
 
+TITLE = "Checkpoints"
 SIZES = (64 * MIB, 1024 * MIB)
 QUICK = (32 * MIB,)
 LARGE = 512 * MIB
@@ -124,15 +126,19 @@ def _number(value: float | None, form: str) -> str:
     return "n/a" if value is None else format(value, form)
 
 
-def describe() -> Iterator[str]:
-    yield "## Checkpoints"
-    yield ""
-    yield (
-        "A first checkpoint is not timed, then the state changes and the next one is: how long the "
-        "application waits, until when all is durable, what that adds to the disk in per cent of "
-        "the state, and the processor time of all threads and children. GB/s count the whole state, "
-        "also where a part of it changed. A restore reads from the disk with the page cache empty, "
-        "and counts only when it gives back the same bytes. In brackets: how many times milepost's. "
-        "What cp and restic save has been written to a file before their clock starts."
-    )
-    yield ""
+def section(options: Options) -> Iterator[str]:
+    """Measure, and tell it."""
+    sizes = QUICK if options.size == "quick" else SIZES
+    rows = measure(sizes, options.rounds(MAX_ROUNDS), options.folder, options.say)
+    yield from (HOW, "")
+    yield from table(rows)
+
+
+HOW = (
+    "A first checkpoint is not timed, then the state changes and the next one is: how long the "
+    "application waits, until when all is durable, what that adds to the disk in per cent of "
+    "the state, and the processor time of all threads and children. GB/s count the whole state, "
+    "also where a part of it changed. A restore reads from the disk with the page cache empty, "
+    "and counts only when it gives back the same bytes. In brackets: how many times milepost's. "
+    "What cp and restic save has been written to a file before their clock starts."
+)

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from bench.measure import Sample, Summary, alternate, ratio, summarise
 from bench.milepost import MilepostCallables, MilepostProcesses
+from bench.part import Bar, Options, bars_table
 from bench.peers import CALLABLES, PROCESSES, WORKERS, Peer
 
+TITLE = "Overhead for each task"
 GROUPS: dict[str, tuple[Peer, ...]] = {
     "processes": (MilepostProcesses(), *PROCESSES),
     "callables": (MilepostCallables(), *CALLABLES),
@@ -111,16 +113,34 @@ def number(value: float | None, digits: int) -> str:
     return "n/a" if value is None else f"{value:.{digits}f}"
 
 
-def describe() -> Iterator[str]:
-    yield "## Overhead for each task"
-    yield ""
-    yield (
-        f"Each task makes one empty file, {WORKERS} at a time: as a process (`touch`) or as a "
-        "Python callable. Times are whole runs, start-up included, on the same file system; "
-        "a run counts only when every file is there. Tools take turns, and each round starts "
-        "with another one. Medians with the least and the greatest; the run of a single task is "
-        "the start-up, and `after start-up` is what each further task costs. HyperQueue's server and "
-        "worker stand before its clock starts, and its end is the time of its last file, since "
-        "its client looks only once a second."
-    )
-    yield ""
+def section(options: Options) -> Iterator[str]:
+    """Measure, and tell it."""
+    sizes = {"quick": QUICK, "full": FULL}.get(options.size, SIZES)
+    samples = measure(sizes, options.rounds(5), options.folder, options.say)
+    yield from bars_table(bars(samples))
+    yield from (HOW, "")
+    yield from table(samples)
+
+
+def bars(samples: Sequence[Sample]) -> Iterator[Bar]:
+    """Milepost with its durable journal against each tool, by the largest number of processes."""
+    summaries = [one for one in summarise(samples) if one.group == "processes"]
+    ours = [one for one in summaries if one.name == OURS and one.size > 1]
+    for own in ours:
+        tasks = f"{own.size:,} processes"
+        yield Bar(f"{tasks}, time against `xargs -P`", ratio(summaries, own, "xargs -P"), 1.5)
+        for name in ("GNU parallel --joblog", "HyperQueue"):
+            slower = ratio(summaries, own, name)
+            faster = None if slower is None else 1 / slower
+            yield Bar(f"{tasks}, speed against {name}", faster, 2, at_least=True)
+
+
+HOW = (
+    f"Each task makes one empty file, {WORKERS} at a time: as a process (`touch`) or as a "
+    "Python callable. Times are whole runs, start-up included, on the same file system; "
+    "a run counts only when every file is there. Tools take turns, and each round starts "
+    "with another one. Medians with the least and the greatest; the run of a single task is "
+    "the start-up, and `after start-up` is what each further task costs. HyperQueue's server and "
+    "worker stand before its clock starts, and its end is the time of its last file, since "
+    "its client looks only once a second."
+)

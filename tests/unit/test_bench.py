@@ -172,13 +172,40 @@ def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "tape is not installed; left out" in said
 
 
-def test_only_its_own_section_of_the_page_is_renewed(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# B\n\n## Checkpoints\n\nold\n\n## Other\n\nkept\n")
-    text = module("__main__").replace_section(page, ["## Checkpoints", "", "new", ""])
-    assert text == "# B\n\n## Checkpoints\n\nnew\n## Other\n\nkept\n"
-    page.write_text("# B\n")
-    assert module("__main__").replace_section(page, ["## C", "", "new"]) == "# B\n\n## C\n\nnew"
+def test_only_its_own_section_of_the_page_is_renewed() -> None:
+    with_section = module("__main__").with_section
+    page = "# B\n\n## Checkpoints\n\nold\n\n## Other\n\nkept\n"
+    text = with_section(page, ["## Checkpoints", "", "new", ""])
+    assert text == "# B\n\n## Checkpoints\n\nnew\n\n## Other\n\nkept\n"
+    assert with_section("# B\n", ["## C", "", "new"]) == "# B\n\n## C\n\nnew"
+
+
+def test_every_part_has_a_title_and_a_section() -> None:
+    parts = module("__main__").PARTS
+    assert len({part.TITLE for part in parts.values()}) == len(parts)
+    assert all(callable(part.section) for part in parts.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "at_least", "cell"),
+    [(1.4, False, "yes"), (1.6, False, "**no**"), (1.6, True, "yes"), (None, True, "n/a")],
+)
+def test_a_bar_is_met_or_not_or_not_measured(
+    value: float | None, at_least: bool, cell: str
+) -> None:
+    part = module("part")
+    row = list(part.bars_table([part.Bar("speed", value, 1.5, at_least)]))[2]
+    assert row.endswith(f"| {cell} |")
+    assert ("n/a" in row) == (value is None)
+
+
+def test_the_bars_of_overhead_compare_with_each_tool() -> None:
+    measure, overhead = module("measure"), module("overhead")
+    seconds = {"milepost": 1.2, "xargs -P": 1.0, "GNU parallel --joblog": 3.6, "HyperQueue": 1.8}
+    samples = [measure.Sample("processes", name, 10, one) for name, one in seconds.items()]
+    bars = list(overhead.bars(samples))
+    assert [bar.value for bar in bars] == pytest.approx([1.2, 3.0, 1.5])
+    assert [bar.is_met() for bar in bars] == [True, True, False]
 
 
 @pytest.mark.parametrize("name", ["MilepostProcesses", "MilepostCallables"])
