@@ -130,7 +130,10 @@ def test_every_key_reaches_the_spec() -> None:
           signal: USR1
           contents: [{name: "rank_{rank}.bin"}]
           uploader: {enable: false, to: cold, max_bandwidth_mb_s: null, retries: 1}
-          retention: {ttl_days: null, gold_every: 7}
+          retention: {ttl_days: null, gold_every: 7, max_gap_s: 3600}
+          when_busy: wait
+          staging_limit_mb: 64
+          rank_timeout_s: 30
           allow: [container]
         planner: {mode: reserved, deadline_h: 1, budget: 2, mtbf_h: 3, profiles: t.csv}
         privacy: {public_note: t.csv}
@@ -162,6 +165,10 @@ def test_every_key_reaches_the_spec() -> None:
         specs.UploaderSpec(False, "cold", None, 1),
         None,
         7,
+        3600,
+        "wait",
+        64,
+        30.0,
         ("container",),
     )
     assert run.planner == specs.PlannerSpec("reserved", 1, 2, 3, "t.csv")

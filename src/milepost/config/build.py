@@ -93,6 +93,10 @@ def _checkpoint(raw: Block) -> CheckpointSpec:
         uploader=UploaderSpec(**raw["uploader"]),
         ttl_days=raw["retention"]["ttl_days"],
         gold_every=raw["retention"]["gold_every"],
+        max_gap_s=raw["retention"]["max_gap_s"],
+        when_busy=raw["when_busy"],
+        staging_limit_mb=raw["staging_limit_mb"],
+        rank_timeout_s=float(raw["rank_timeout_s"]),
         allow=tuple(raw["allow"]),
     )
 

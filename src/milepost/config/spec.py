@@ -131,6 +131,10 @@ class CheckpointSpec:
     uploader: UploaderSpec = field(default_factory=UploaderSpec)
     ttl_days: float | None = 30.0
     gold_every: int | None = 50
+    max_gap_s: float | None = None
+    when_busy: Literal["skip", "wait"] = "skip"
+    staging_limit_mb: float | None = None
+    rank_timeout_s: float = 600.0
     allow: tuple[str, ...] = ()
     """Differences that the contract allows at a restore: container, gpu_profile, code."""
 

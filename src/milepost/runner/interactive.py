@@ -19,7 +19,7 @@ from milepost.lease import newest_attempt, read_holder
 from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths, ShardPaths
 from milepost.runner.hardware import slot_environments
-from milepost.runner.places import DEFAULT_INTERVAL_S
+from milepost.runner.places import DEFAULT_INTERVAL_S, saving_options
 from milepost.slurm.interactive import Allocation
 
 
@@ -87,8 +87,8 @@ def _writing(spec: RunSpec, own: ShardPaths, shard: Shard) -> dict[str, str]:
         settings = {
             "folder": str((out / "ckpt").absolute()),
             "interval_s": spec.checkpoint.interval_s or DEFAULT_INTERVAL_S,
-            "rotation": spec.checkpoint.rotation,
             "upload": False,
+            **saving_options(spec.checkpoint),
         }
         found["MILEPOST_CKPT"] = json.dumps(settings)
     return found

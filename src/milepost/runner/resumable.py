@@ -12,7 +12,6 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,6 +38,7 @@ from milepost.runner.places import (
     checkpoint_place,
     planned_interval_s,
     replanned,
+    saving_options,
 )
 from milepost.runner.single import Ended, StopRule, run_process
 
@@ -142,13 +142,7 @@ class Resumable:
             **({} if ckpt.interval_s is not None else replanned(attempt.run)),
             "deadline": time.time() + remaining_s,
             "deadline_margin_s": self._margin_s(),
-            "rotation": ckpt.rotation,
-            "compression": ckpt.compression,
-            "delta": ckpt.delta,
-            "encrypt": None if ckpt.encrypt is None else asdict(ckpt.encrypt),
-            "gold_every": ckpt.gold_every,
-            "ttl_days": ckpt.ttl_days,
-            "allow": list(ckpt.allow),
+            **saving_options(ckpt),
         }
 
     def _interval_s(self) -> float:
