@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from milepost.artifacts.bgzf import END_BLOCK
 from milepost.artifacts.contents import Artifact
 
 if TYPE_CHECKING:
     import zipfile
 
 _BLOCK_BYTES = 1 << 20
-_BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 
 
 def gzip_file(artifact: Artifact) -> None:
@@ -35,8 +35,8 @@ def gzip_file(artifact: Artifact) -> None:
         artifact.fail(f"is cut or damaged ({error})")
     if artifact.options.get("bgzf", artifact.path.endswith((".bam", ".bcf"))):
         with Path(artifact.path).open("rb") as stream:
-            stream.seek(max(0, size - len(_BGZF_END)))
-            if stream.read() != _BGZF_END:
+            stream.seek(max(0, size - len(END_BLOCK)))
+            if stream.read() != END_BLOCK:
                 artifact.fail("lacks its BGZF end block: its writer was killed or out of space")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from milepost.artifacts import archives, contents
+from milepost.artifacts import archives, bgzf, contents, hdf5
 from milepost.artifacts.locate import locate
 from milepost.artifacts.proofs import prove
 from milepost.errors import ConfigError, DataError, StorageError
@@ -25,6 +25,8 @@ _CHECKERS: dict[str, tuple[Checker, frozenset[str]]] = {
     "sha256": (contents.sha256, frozenset({"value", "list"})),
     "command": (contents.command, frozenset({"command", "timeout_s"})),
     "npz": (archives.npz, frozenset({"keys"})),
+    "hdf5": (hdf5.hdf5, frozenset({"datasets"})),
+    "bam": (bgzf.bam, frozenset({"min_records"})),
     "gzip": (archives.gzip_file, frozenset({"bgzf"})),
     "zip": (archives.zip_file, frozenset({"names"})),
 }
