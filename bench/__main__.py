@@ -30,7 +30,7 @@ def main() -> None:
     options = parse()
     for name in options.only or PARTS:
         measured = measure(name, options)
-        if options.size == "quick" and options.to is None:
+        if options.is_printed:
             print("\n".join(measured))
             continue
         target = options.to or PAGE
@@ -56,14 +56,18 @@ def parse() -> argparse.Namespace:
         choices=list(PARTS),
         help="this part (may be given again); its section of the page is renewed",
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.is_printed = options.size == "quick" and options.to is None
+    if options.to is not None and not options.to.parent.is_dir():
+        parser.error(f"--to {options.to}: there is no folder {options.to.parent}")
+    return options
 
 
 def measure(name: str, options: argparse.Namespace) -> list[str]:
     """The section of a part, heading first, with its day and machine."""
     busy = busy_note()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    figures = None if options.size == "quick" else (options.to or PAGE).parent
+    figures = None if options.is_printed else (options.to or PAGE).parent
     asked = Options(options.size, options.repeats, options.folder, figures, say)
     stamp = f"Measured on {today}, {machine()}. {busy}".strip()
     return [f"## {PARTS[name].TITLE}", "", stamp, "", *PARTS[name].section(asked)]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import figure
 from bench.measure import alternate
-from bench.part import Options
+from bench.part import Bar, Options, bars_table
 from bench.saved import Saved, median
 from bench.states import KINDS, Kind
-from bench.ways import MIB, OURS, WAYS, Way
+from bench.ways import COPY, DCP, OURS, RAW, RESTIC, WAYS, Way
+from bench.ways_here import MIB
 
 TITLE = "Checkpoints"
-SIZES = (64 * MIB, 1024 * MIB)
+SIZES = (64 * MIB, 512 * MIB, 2048 * MIB)
 QUICK = (32 * MIB,)
-LARGE = 512 * MIB
-"""From this size on there is one round, without the atoms: a run of every way takes long."""
-MAX_ROUNDS = 2
+ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,11 @@ def measure(
             say(f"{way.name} is not installed; left out")
     rows = []
     for size in sizes:
-        rounds = 1 if size >= LARGE else min(repeats, MAX_ROUNDS)
-        for kind in _kinds(size):
-            for way in alternate(here, rounds):
+        for kind in KINDS:
+            for way in alternate(here, repeats):
                 rows.append(_once(way, kind, size, folder))
                 say(_line(rows[-1]))
     return rows
-
-
-def _kinds(size: int) -> list[Kind]:
-    return [kind for kind in KINDS if size < LARGE or kind.name != "atoms"]
 
 
 def _once(way: Way, kind: Kind, size: int, folder: Path | None) -> Row:
@@ -75,12 +70,8 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         yield "| state | tool | waits s | durable s | GB/s | stored | processor s | restore s |"
         yield "|--:|---|--:|--:|--:|--:|--:|--:|"
         for size in sizes:
-            found = {
-                way.name: median(chosen)
-                for way in WAYS
-                if (chosen := _chosen(rows, kind.name, size, way.name))
-            }
-            for name, saved in sorted(found.items(), key=lambda item: _order(item[1])):
+            found = medians(rows, kind.name, size)
+            for name, saved in found.items():
                 yield _row(size, name, saved, found.get(OURS))
         yield ""
     named = {row.name for row in rows}
@@ -88,6 +79,14 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         yield from ("What each does:", "")
         yield from (f"- {name}: {text}" for name, text in does.items() if name in named)
         yield ""
+
+
+def medians(rows: Sequence[Row], kind: str, size: int) -> dict[str, Saved]:
+    """Way -> the medians of its rounds, the quickest to be durable first."""
+    found = {
+        way.name: median(chosen) for way in WAYS if (chosen := _chosen(rows, kind, size, way.name))
+    }
+    return dict(sorted(found.items(), key=lambda item: _order(item[1])))
 
 
 def _chosen(rows: Sequence[Row], kind: str, size: int, name: str) -> list[Saved]:
@@ -129,9 +128,47 @@ def _number(value: float | None, form: str) -> str:
 def section(options: Options) -> Iterator[str]:
     """Measure, and tell it."""
     sizes = QUICK if options.size == "quick" else SIZES
-    rows = measure(sizes, options.rounds(MAX_ROUNDS), options.folder, options.say)
+    rows = measure(sizes, options.rounds(ROUNDS), options.folder, options.say)
+    yield from bars_table(list(bars(rows)))
     yield from (HOW, "")
+    yield from _figure(rows, options)
     yield from table(rows)
+
+
+def bars(rows: Sequence[Row]) -> Iterator[Bar]:
+    """The bars of checkpoints, by the largest size of each kind of state."""
+    for size in sorted({row.size for row in rows}):
+        ways, changed = medians(rows, "random", size), medians(rows, "changed", size)
+        of = f"{size // MIB} MiB"
+        waits = _times(ways, OURS, COPY, "blocked_s")
+        yield Bar(f"{of}, waits against one memory copy", waits, 1.2)
+        rate = _times(ways, RAW, OURS, "durable_s")
+        yield Bar(f"{of}, durable rate against raw direct writing", rate, 0.8, at_least=True)
+        rate = _times(ways, DCP, OURS, "durable_s")
+        yield Bar(f"{of}, durable rate against torch DCP", rate, 2.5, at_least=True)
+        rate = _times(changed, RESTIC, OURS, "durable_s")
+        yield Bar(f"{of}, 2 % changed, rate against restic", rate, 10, at_least=True)
+        rate = _times(ways, RESTIC, OURS, "restore_s")
+        yield Bar(f"{of}, verified restore against restic", rate, 3, at_least=True)
+
+
+def _times(ways: Mapping[str, Saved], of: str, to: str, field: str) -> float | None:
+    """How many times the seconds of `to` those of `of` are."""
+    values = [getattr(ways.get(name, Saved()), field) for name in (of, to)]
+    return None if None in values else values[0] / values[1]
+
+
+def _figure(rows: Sequence[Row], options: Options) -> Iterator[str]:
+    if options.figures is None or not rows:
+        return
+    size = max(row.size for row in rows)
+    found = {kind.name: medians(rows, kind.name, size) for kind in KINDS}
+    titles = {kind.name: kind.short for kind in KINDS}
+    path = options.figures / "benchmarks-checkpoint.svg"
+    if not figure.draw(path, {kind: ways for kind, ways in found.items() if ways}, OURS, titles):
+        options.say("matplotlib is not installed; the picture stays as it was")
+    if path.is_file():
+        yield from (f"![Checkpoints of {size // MIB} MiB: seconds of each way]({path.name})", "")
 
 
 HOW = (
@@ -140,5 +177,5 @@ HOW = (
     "the state, and the processor time of all threads and children. GB/s count the whole state, "
     "also where a part of it changed. A restore reads from the disk with the page cache empty, "
     "and counts only when it gives back the same bytes. In brackets: how many times milepost's. "
-    "What cp and restic save has been written to a file before their clock starts."
+    "What cp, rclone and restic save has been written to a file before their clock starts."
 )

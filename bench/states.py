@@ -17,6 +17,7 @@ class Kind:
     """`make(size_bytes)` gives a state, `change` makes it the next one in place."""
 
     name: str
+    short: str
     title: str
     make: Callable[[int], State]
     change: Callable[[State], None]
@@ -52,7 +53,13 @@ def change_some(state: State) -> None:
 
 
 KINDS = (
-    Kind("random", "Random float64, all of it new", random_floats, draw_again),
-    Kind("atoms", "Atoms (float32 positions), every one moved a little", atoms, move_atoms),
-    Kind("changed", "Random float64, 2 % of it changed", random_floats, change_some),
+    Kind("random", "random floats", "Random float64, all of it new", random_floats, draw_again),
+    Kind(
+        "atoms",
+        "moving atoms",
+        "Atoms (float32 positions), every one moved a little",
+        atoms,
+        move_atoms,
+    ),
+    Kind("changed", "2 % changed", "Random float64, 2 % of it changed", random_floats, change_some),
 )

@@ -111,7 +111,8 @@ def test_machine_names_no_host() -> None:
 @pytest.mark.parametrize("number", range(3))
 def test_ways_of_checkpointing_are_measured(name: str, number: int, tmp_path: Path) -> None:
     kind = module("states").KINDS[number]
-    saved = getattr(module("ways"), name)(kind, 1 << 20, tmp_path)
+    run = getattr(module("ways_tools" if name == "copy_file" else "ways_here"), name)
+    saved = run(kind, 1 << 20, tmp_path)
     assert saved.blocked_s > 0
     if name != "memory_copy":
         assert saved.durable_s >= saved.blocked_s
@@ -120,7 +121,7 @@ def test_ways_of_checkpointing_are_measured(name: str, number: int, tmp_path: Pa
 
 def test_a_delta_stores_less_than_a_copy(tmp_path: Path) -> None:
     kinds = {kind.name: kind for kind in module("states").KINDS}
-    delta = module("ways").milepost(kinds["changed"], 8 << 20, tmp_path / "a")
+    delta = module("ways_here").milepost(kinds["changed"], 8 << 20, tmp_path / "a")
     assert delta.stored_bytes < (8 << 20) / 5
     assert delta.restore_s > 0
 
@@ -162,14 +163,33 @@ def test_the_table_of_checkpoints_shows_ratios_and_what_is_missing() -> None:
 
 
 def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    checkpoint, ways = module("checkpoint"), module("ways")
-    absent = ways.Way("tape", "slow", ways.numpy_save, lambda: False)
-    here = ways.Way("numpy.save", "quick", ways.numpy_save)
+    checkpoint, ways, save = module("checkpoint"), module("ways"), module("ways_here").numpy_save
+    absent = ways.Way("tape", "slow", save, lambda: False)
+    here = ways.Way("numpy.save", "quick", save)
     monkeypatch.setattr(checkpoint, "WAYS", (absent, here))
     said: list[str] = []
     rows = checkpoint.measure((1 << 20,), 1, tmp_path, said.append)
     assert {row.name for row in rows} == {"numpy.save"}
     assert "tape is not installed; left out" in said
+
+
+def test_the_bars_of_checkpoints_compare_the_right_ways() -> None:
+    checkpoint, Saved = module("checkpoint"), module("saved").Saved
+    seconds = {
+        "milepost": Saved(0.11, 0.5, 1.0, 1, 0.5),
+        "one memory copy": Saved(0.1),
+        "raw direct write": Saved(0.4, 0.4),
+        "torch DCP save": Saved(1.0, 1.0, 1.0, 1, 1.0),
+        "restic": Saved(6.0, 6.0, 1.0, 1, 2.0),
+    }
+    rows = [
+        checkpoint.Row(kind, 1 << 30, name, saved)
+        for kind in ("random", "changed")
+        for name, saved in seconds.items()
+    ]
+    bars = list(checkpoint.bars(rows))
+    assert [bar.value for bar in bars] == pytest.approx([1.1, 0.8, 2.0, 12.0, 4.0])
+    assert [bar.is_met() for bar in bars] == [True, True, False, True, True]
 
 
 def test_only_its_own_section_of_the_page_is_renewed() -> None:
