@@ -112,7 +112,7 @@ class RunPaths:
         )
 
     def metrics(self, shard: str) -> Path:
-        """What the uploader of a shard says about itself, in the text format of Prometheus."""
+        """What the saves and uploads of a shard tell, in the text format of Prometheus."""
         return self.work / "metrics" / f"{shard}.prom"
 
     @property

@@ -395,20 +395,3 @@ def test_a_base_that_was_proved_is_not_read_again(store: CheckpointStore, tmp_pa
     again = upload_generation(store, "000003-a0", tier, "", proved=proved)
     assert read[2:] == ["000001-a0/rank_0.bin", "000003-a0/rank_0.bin"], "it was gone"
     assert len(again) == 6
-
-
-def test_metrics_are_written_where_the_runner_wants_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = tmp_path / "metrics" / "shard.prom"
-    monkeypatch.setenv("MILEPOST_METRICS", str(place))
-    with Checkpointer(tmp_path / "scratch", warm=LocalTier(tmp_path / "warm")) as ck:
-        ck.save(0, {"x": np.arange(1000)}, None)
-    lines = place.read_text().splitlines()
-    assert "milepost_upload_sent_count 1" in lines
-    assert "milepost_upload_queue_count 0" in lines
-    assert "# TYPE milepost_upload_retry_count counter" in lines
-    monkeypatch.setenv("MILEPOST_METRICS", str(tmp_path / "warm" / "000001-a0" / "OK" / "no"))
-    with Checkpointer(tmp_path / "other", warm=LocalTier(tmp_path / "warm2")) as ck:
-        ck.save(0, {"x": np.arange(1000)}, None)
-    assert "metrics are not written" in capsys.readouterr().err

@@ -87,12 +87,15 @@ def test_gpus_are_asked_for_and_not_named(tmp_path: Path) -> None:
 
 
 def test_checkpoints_go_to_a_folder_of_the_shells_own(tmp_path: Path) -> None:
-    folder(tmp_path, "resumable", checkpoint={"interval_seconds": 7})
+    folder(tmp_path, "resumable", checkpoint={"interval_seconds": 7, "when_busy": "wait"})
     words = shlex.split(invoke(tmp_path, "--print").stdout.replace("\\\n", ""))
     setting = next(word for word in words if word.startswith("MILEPOST_CKPT="))
     options = options_from_env({"MILEPOST_CKPT": setting.partition("=")[2]})
     assert options is not None
+    assert (options.interval_s, options.when_busy, options.upload) == (7, "wait", False)
     assert json.loads(setting.partition("=")[2])["folder"].endswith("0001/out/shell/ckpt")
+    metrics = next(word for word in words if word.startswith("MILEPOST_METRICS="))
+    assert metrics.endswith("0001/out/shell/metrics.prom"), "beside what the shell makes"
 
 
 def test_refused_while_an_attempt_works_unless_read_only(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from milepost.checkpoint.ranks import Comm, Ranks, comm_of
 from milepost.checkpoint.request import SAVE, STOP, Requests
 from milepost.checkpoint.restore import Redecompose, Saved
 from milepost.checkpoint.schedule import Schedule
-from milepost.checkpoint.session import Cut, Session
+from milepost.checkpoint.session import Cut, Session, Waits
 from milepost.checkpoint.stop import StopFlag, stop_with_parent
 from milepost.checkpoint.store import CheckpointStore, Hook
 from milepost.errors import RESUMABLE, MilepostError
@@ -242,6 +242,7 @@ class Checkpointer:
         if self._committer is not None:
             self._committer.close()
             self._committer = None
+            self._tell(None, None, is_running=False)
         self._ranks.close()
 
     def _open(self) -> Committer:
@@ -296,6 +297,14 @@ class Checkpointer:
             self.commits.append(committed)
             self._schedule.durable(committed.durable_s, committed.blocked_s)
         self._error = error or self._error
+        self._tell(committed, error)
+
+    def _tell(
+        self, committed: Committed | None, error: BaseException | None, is_running: bool = True
+    ) -> None:
+        waits = self.saves_skipped, self.saves_waited, self.waited_s
+        standing = Waits(*waits, self._schedule.interval_s(), is_running)
+        self._session.tell(committed, error, standing)
 
     def _raise_error(self) -> None:
         if self._error is not None:

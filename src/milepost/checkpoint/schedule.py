@@ -13,7 +13,6 @@ from milepost.checkpoint.policies import (
     EverySeconds,
     Moment,
     OnSignal,
-    Periodic,
     Policy,
 )
 from milepost.checkpoint.request import LOOK_S
@@ -23,12 +22,17 @@ _P = 0.95
 _POSTPONE_S = 0.05
 
 
+def periodic(options: Options) -> EverySeconds | EveryOptimal:
+    """Every interval, or as the MTBF and the measured saves make it best."""
+    if options.mtbf_s is None:
+        return EverySeconds(options.interval_s)
+    most_s = math.inf if options.interval_most_s is None else options.interval_most_s
+    return EveryOptimal(options.mtbf_s, options.interval_s, most_s=most_s)
+
+
 def default_policy(options: Options) -> Policy:
     """A signal, the walltime with the time before it split evenly, or the interval."""
-    every: Periodic = EverySeconds(options.interval_s)
-    if options.mtbf_s is not None:
-        most_s = math.inf if options.interval_most_s is None else options.interval_most_s
-        every = EveryOptimal(options.mtbf_s, options.interval_s, most_s=most_s)
+    every = periodic(options)
     if options.deadline is None:
         return AnyOf((OnSignal(), every))
     walltime = BeforeWalltime(options.deadline, options.deadline_margin_s, every)
@@ -40,6 +44,7 @@ class Schedule:
 
     def __init__(self, options: Options, policy: Policy | None = None) -> None:
         self._policy = policy or default_policy(options)
+        self._every = periodic(options) if policy is None else None
         self._postpone_s = min(options.interval_s, _POSTPONE_S)
         self._saves_s: list[float] = []
         self._blocked_s: list[float] = []
@@ -58,6 +63,13 @@ class Schedule:
         if blocked_s is not None:
             self._blocked_s = [*self._blocked_s, blocked_s][-_SAMPLES:]
         self.next_look = time.monotonic()
+
+    def interval_s(self) -> float | None:
+        """Seconds of work between two saves as planned now, before a walltime splits them evenly;
+        None under a policy of the caller."""
+        if isinstance(self._every, EveryOptimal):
+            return self._every.interval_s(self._moment())
+        return None if self._every is None else self._every.interval_s
 
     def postpone(self) -> None:
         """A save is due but the one before is still under way: look again a little later."""

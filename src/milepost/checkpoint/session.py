@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.crypt import load_key
 from milepost.checkpoint.legal import wanted_now
+from milepost.checkpoint.metrics import MetricsFile, SaveMetrics
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
@@ -20,7 +21,6 @@ from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.room import Room
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
-from milepost.checkpoint.upload_metrics import write_metrics
 from milepost.checkpoint.uploader import Target, Uploader
 from milepost.durable import write_json
 from milepost.errors import ConfigError, MilepostError
@@ -35,6 +35,17 @@ class Cut:
 
     version: int = 1
     redecompose: Redecompose | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Saves that came while another was under way, and the interval as it is planned now."""
+
+    skipped: int
+    waited: int
+    waited_s: float
+    interval_s: float | None
+    is_running: bool = True
 
 
 class Session:
@@ -60,8 +71,11 @@ class Session:
             if place is not None
         ]
         self._uploader: Uploader | None = None
+        self._room = Room(store, self._rules, lambda: self._uploader, self._time_left_s)
+        self._metrics, self._saves = MetricsFile(), SaveMetrics()
         self._restored: str | None = None
         self._verified: set[str] = set()
+        self._there: list[set[str]] = []
         self._is_open = False
 
     def open(self) -> None:
@@ -69,17 +83,19 @@ class Session:
         if self._is_open or self._ranks.rank != 0:
             return
         self._is_open = True
+        self._metrics.tell_saves(self._saves)
         finish_rekeys(self._store)
         self._store.clean()
         targets = self._targets()
         for target in targets:
             target.remote.tier.clean(target.remote.prefix)
-            self._store.reserve(target.remote.generations())
+            there = set(target.remote.generations())
+            self._store.reserve(there)
+            self._there.append(there)
         if targets:
-            self._uploader = Uploader(self._store, targets, fence=self._fence, tell=write_metrics)
-        self._store.make_room = Room(
-            self._store, self._rules, lambda: self._uploader, self._time_left_s
-        ).make
+            tell = self._metrics.tell_uploads
+            self._uploader = Uploader(self._store, targets, fence=self._fence, tell=tell)
+        self._store.make_room = self._room.make
 
     def _targets(self) -> list[Target]:
         """Where generations are sent: warm, then cold when the uploader is to go that far."""
@@ -128,7 +144,32 @@ class Session:
         if self._ranks.rank == 0:
             self._store.note_restore(saved.generation)
             _tell_runner(saved)
+            self._offer_what_was_not_sent(saved.generation)
         return saved
+
+    def _offer_what_was_not_sent(self, name: str) -> None:
+        """Its writer may have died before it had sent it."""
+        if self._uploader is not None and not all(name in there for there in self._there):
+            self._uploader.offer(name)
+
+    def tell(self, committed: Committed | None, error: BaseException | None, waits: Waits) -> None:
+        """Note in the metrics how a save ended, or (both None) how things stand."""
+        if self._ranks.rank != 0:
+            return
+        saves = (
+            self._saves if committed is None else self._saves.with_commit(committed, time.time())
+        )
+        self._saves = replace(
+            saves,
+            failure_count=saves.failure_count + (error is not None),
+            skipped_count=waits.skipped,
+            waited_count=waits.waited,
+            waited_sum_s=waits.waited_s,
+            interval_s=waits.interval_s,
+            drain_count=self._room.drain_count,
+            is_running=waits.is_running,
+        )
+        self._metrics.tell_saves(self._saves)
 
     def close(self, *, may_leave_upload: bool) -> None:
         """Finish the upload. When the process must stop, what the time does not allow is left."""

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from milepost.checkpoint.metrics import UploadMetrics
 from milepost.checkpoint.prune import prune_remote
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote, upload_generation
-from milepost.checkpoint.upload_metrics import UploadMetrics
 from milepost.clock import epoch
 from milepost.errors import StorageError
 from milepost.model import FileProof

@@ -91,6 +91,7 @@ def _writing(spec: RunSpec, own: ShardPaths, shard: Shard) -> dict[str, str]:
             **saving_options(spec.checkpoint),
         }
         found["MILEPOST_CKPT"] = json.dumps(settings)
+        found["MILEPOST_METRICS"] = str((out / "metrics.prom").absolute())
     return found
 
 

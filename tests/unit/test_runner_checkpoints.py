@@ -1,0 +1,140 @@
+"""What a run's configuration says of checkpoints changes what its process does, and can be seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.packages import have
+from helpers.project import Project, ok, said
+from milepost.checkpoint.metrics import metric_names
+
+WALK = textwrap.dedent(
+    """
+    import json, pathlib, sys
+    import numpy as np
+    from milepost import Checkpointer
+
+    def peak_mb():
+        words = pathlib.Path("/proc/self/status").read_text().split()
+        return int(words[words.index("VmHWM:") + 1]) / 1000
+
+    x = np.ones(6_000_000)
+    with Checkpointer.from_env() as ck:
+        ck.restore()
+        before = peak_mb()
+        step = 0
+        while len(ck.commits) < 6:
+            step += 1
+            ck.step(step, lambda: ({"x": x}, {}))
+        ck.finish()
+    found = {"skipped": ck.saves_skipped, "waited": ck.saves_waited, "steps": step}
+    found["copy_mb"] = peak_mb() - before
+    pathlib.Path(sys.argv[1], "walk.json").write_text(json.dumps(found))
+    """
+)
+BASE = {"interval_seconds": 0.001, "rotation": 1, "compression": "none"}
+
+
+def walk(project: Project, **checkpoint: Any) -> tuple[dict[str, Any], list[str]]:
+    """Run it to its end; what the process found, and the generations that are left."""
+    project.table("walk", [{"seed": 1}])
+    project.write("walk.py", WALK)
+    project.run(
+        "walk",
+        work={
+            "kind": "resumable",
+            "members": "config/walk.csv",
+            "command": "python walk.py {out} {seed}",
+        },
+        artifacts=[{"path": "walk.json", "check": "json"}],
+        checkpoint=BASE | checkpoint,
+    )
+    project.launch("walk")
+    ok(project.milepost("shard", "walk", "0001"))
+    listed = ok(project.milepost("ckpt", "ls", "work/scratch/walk/0001/ckpt", "--json"))
+    names = [row["generation"] for row in json.loads(listed.stdout)]
+    return project.json("results/walk/artifacts/0001/walk.json"), names
+
+
+def test_saves_that_are_due_too_early_are_skipped_and_all_can_be_read(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    found, names = walk(project)
+    assert found["waited"] == 0
+    assert found["skipped"] > 0
+    assert found["copy_mb"] > 48, "one copy of the state"
+    # Beside the newest one its base, which is what it was a delta of.
+    assert len(names) == 2
+    text = (project.paths("walk").metrics("0001")).read_text()
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    labels = '{run="walk",shard="0001"}'
+    assert {line.partition("{")[0] for line in lines} <= metric_names()
+    assert int(lines[f"milepost_checkpoint_commits_total{labels}"]) >= 6
+    skipped = lines[f"milepost_checkpoint_saves_skipped_total{labels}"]
+    assert int(skipped) == found["skipped"]
+    assert float(lines[f"milepost_checkpoint_blocked_seconds_total{labels}"]) > 0
+    assert float(lines[f"milepost_checkpoint_running{labels}"]) == 0
+    assert int(lines[f"milepost_upload_queue_generations{labels}"]) == 0
+    assert int(lines[f"milepost_upload_sent_generations_total{labels}"]) > 0
+
+
+def test_waiting_gaps_and_bounded_memory_as_configured(tmp_path: Path) -> None:
+    found, names = walk(
+        Project(tmp_path),
+        when_busy="wait",
+        staging_limit_mb=8,
+        retention={"gold_every": None, "max_gap_s": 0.0001},
+    )
+    assert found["skipped"] == 0
+    assert found["waited"] > 0
+    assert found["copy_mb"] < 40, "two buffers of 4 MB instead of a copy of 48 MB"
+    assert len(names) >= 6, "each is needed to keep the gaps small"
+
+
+LATE = textwrap.dedent(
+    """
+    import os, pathlib, sys, time
+    import numpy as np
+    from milepost import Checkpointer
+
+    out = pathlib.Path(sys.argv[1])
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        while not (out / "given-up").exists():
+            time.sleep(0.02)
+        sys.exit(0)
+    try:
+        with Checkpointer.from_env() as ck:
+            ck.save(0, {"x": np.ones(3)})
+    finally:
+        (out / "given-up").touch()
+    """
+)
+
+
+def test_a_rank_waits_for_the_others_as_long_as_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have("mpirun", "openmpi-bin")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    project = Project(tmp_path)
+    project.table("pair", [{"seed": 1}])
+    project.write("late.py", LATE)
+    command = "mpirun --oversubscribe -np 2 python late.py {out} {seed}"
+    project.run(
+        "pair",
+        work={"kind": "resumable", "members": "config/pair.csv", "command": command},
+        artifacts=[{"path": "x.json", "check": "json"}],
+        checkpoint={"rank_timeout_s": 1.5},
+        retry={"limit": 0},
+    )
+    project.launch("pair")
+    done: subprocess.CompletedProcess[str] = project.milepost("shard", "pair", "0001")
+    assert done.returncode not in (0, 75), said(done)
+    log = (tmp_path / "work/pair/shards/0001/attempts/1.log").read_text()
+    assert "rank 1 of 2 did not come within 1.5 s" in log
