@@ -56,6 +56,7 @@ class AttemptEvidence:
     running: bool = False
     last_sign: str | None = None
     """Time of the attempt's last row in the journal: when it was last seen at work."""
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
