@@ -16,10 +16,12 @@ One process writes a journal at a time: the holder of the shard's lease.
 
 from __future__ import annotations
 
+import binascii
 import json
 import os
+import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -83,17 +85,21 @@ def encode_row(row: Row) -> bytes:
     body = (
         f'{row.time},{row.attempt},{row.event},{row.name},{row.status},{seconds},"{data}"'.encode()
     )
+    return _with_crc(body)
+
+
+def _with_crc(body: bytes) -> bytes:
     return b"%s,%08x\n" % (body, zlib.crc32(body))
 
 
 def decode_row(line: bytes) -> Row | None:
     """The row of a line without its newline; None when its CRC is wrong."""
-    body, _, crc = line.rpartition(b",")
-    try:
-        if len(crc) != 8 or zlib.crc32(body) != int(crc, 16):
-            return None
-    except ValueError:
-        return None
+    body = _body(line)
+    return None if body is None else decode_body(body)
+
+
+def decode_body(body: bytes) -> Row:
+    """The row of a line whose CRC was found right, without that CRC."""
     time, attempt, event, name, status, seconds, data = body.decode().split(",", 6)
     return Row(
         time,
@@ -106,41 +112,70 @@ def decode_row(line: bytes) -> Row | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """`good_bytes` is where a writer may go on; `newline_missing` when only the newline tore."""
+def _body(line: bytes) -> bytes | None:
+    body, _, crc = line.rpartition(b",")
+    try:
+        return body if len(crc) == 8 and zlib.crc32(body) == int(crc, 16) else None
+    except ValueError:
+        return None
 
-    rows: list[Row]
-    lines: list[bytes]
+
+def _bodies(lines: Sequence[bytes]) -> list[bytes | None]:
+    """Each line without its CRC; None where that is wrong. All at once when all are right."""
+    bodies = [line[:-9] for line in lines]
+    try:
+        said = binascii.unhexlify(b"".join([line[-8:] for line in lines]))
+    except binascii.Error:
+        said = b""
+    commas = b"".join([line[-9:-8] for line in lines])
+    is_whole = len(said) == 4 * len(lines) and commas == b"," * len(lines)
+    if is_whole and struct.unpack(f">{len(lines)}I", said) == tuple(map(zlib.crc32, bodies)):
+        return list(bodies)
+    return [_body(line) for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a journal that verify, without their CRCs, and what was wrong with others.
+
+    `damaged` are line numbers. `good_bytes` is where a writer may go on; `newline_missing` when
+    only the newline tore.
+    """
+
+    bodies: list[bytes]
     damaged: tuple[int, ...]
     good_bytes: int
     torn: bool
     newline_missing: bool
 
 
-def _scan(content: bytes, path: Path) -> _Scan:
+def read_lines(path: Path) -> Lines:
+    """Check every line of a journal and decode none; a missing file has no lines."""
+    return _check(_content(path), path)
+
+
+def _check(content: bytes, path: Path) -> Lines:
     kept = content.rstrip(b"\0")
     end = kept.rfind(b"\n") + 1
     tail = kept[end:]
     torn, newline_missing = kept != content, False
     lines = kept[:end].split(b"\n")[:-1]
     if tail:
-        newline_missing = len(lines) > 0 and decode_row(tail) is not None
+        newline_missing = len(lines) > 0 and _body(tail) is not None
         torn = not newline_missing
         if newline_missing:
             lines.append(tail)
     if lines:
         _check_header(lines[0], path)
-    rows, good_lines, damaged = [], [], []
-    for number, line in enumerate(lines[1:], start=2):
-        row = decode_row(line)
-        if row is None:
-            damaged.append(number)
-        else:
-            rows.append(row)
-            good_lines.append(line)
-    good = len(kept) if newline_missing else end
-    return _Scan(rows, good_lines, tuple(damaged), good, torn, newline_missing)
+    bodies = _bodies(lines[1:])
+    good = [body for body in bodies if body is not None]
+    damaged = () if len(good) == len(bodies) else _where_none(bodies)
+    return Lines(good, damaged, len(kept) if newline_missing else end, torn, newline_missing)
+
+
+def _where_none(bodies: Sequence[bytes | None]) -> tuple[int, ...]:
+    """Line numbers of the bodies that are None; the first row stands in line 2."""
+    return tuple(number for number, body in enumerate(bodies, start=2) if body is None)
 
 
 def _check_header(line: bytes, path: Path) -> None:
@@ -157,14 +192,17 @@ def _check_header(line: bytes, path: Path) -> None:
 
 def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a journal that verify, in order of writing, superseded ones included."""
-    return iter(_scan(_content(path), path).rows)
+    return map(decode_body, read_lines(path).bodies)
 
 
 def read_journal(path: Path) -> JournalState:
     """Fold a journal into its state; a missing file is an empty one."""
-    scan = _scan(_content(path), path)
-    state = fold(scan.rows)
-    state.damaged, state.torn = scan.damaged, scan.torn
+    return _state(read_lines(path))
+
+
+def _state(lines: Lines) -> JournalState:
+    state = fold([decode_body(body) for body in lines.bodies])
+    state.damaged, state.torn = lines.damaged, lines.torn
     return state
 
 
@@ -213,35 +251,34 @@ class JournalWriter:
         self.attempt = attempt
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            scan = _scan(_content(path), path)
-            self.state = fold(scan.rows)
-            self.state.damaged, self.state.torn = scan.damaged, scan.torn
-            if scan.rows and self.state.last_attempt > attempt:
+            lines = read_lines(path)
+            self.state = _state(lines)
+            if lines.bodies and self.state.last_attempt > attempt:
                 raise DataError(
                     f"attempt {attempt} may not write after attempt {self.state.last_attempt}",
                     where=path,
                     fix="look who holds the lease beside the journal",
                 )
-            if scan.damaged:
-                scan = self._set_damage_aside(scan)
+            if lines.damaged:
+                lines = self._set_damage_aside(lines)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            os.ftruncate(self._fd, scan.good_bytes)
-            if scan.newline_missing:
+            os.ftruncate(self._fd, lines.good_bytes)
+            if lines.newline_missing:
                 self._write(b"\n")
-            if scan.good_bytes == 0:
+            if lines.good_bytes == 0:
                 self._write(HEADER)
                 os.fsync(self._fd)
                 fsync_directory(path.parent)
         self.dirty = False
 
-    def _set_damage_aside(self, scan: _Scan) -> _Scan:
+    def _set_damage_aside(self, lines: Lines) -> Lines:
         """Keep the damaged file under another name and make one of the rows that verify."""
         aside = self.path.with_name(f"{self.path.name}.damaged-{self.attempt}")
         if not aside.exists():
             os.link(self.path, aside)
         with atomic_file(self.path, "wb") as stream:
-            stream.write(HEADER + b"".join(line + b"\n" for line in scan.lines))
-        return _scan(_content(self.path), self.path)
+            stream.write(HEADER + b"".join(map(_with_crc, lines.bodies)))
+        return read_lines(self.path)
 
     def append(
         self,

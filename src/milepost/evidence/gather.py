@@ -9,6 +9,7 @@ import collections
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,14 @@ from milepost.clock import epoch
 from milepost.config.contract import parse_contract, read_contract
 from milepost.durable import read_json
 from milepost.errors import ConfigError, DataError
+from milepost.evidence.columns import no_collector
 from milepost.evidence.table import read_shards, stream_tasks
-from milepost.evidence.types import AttemptEvidence, RunEvidence, ShardEvidence
+from milepost.evidence.types import (
+    AttemptEvidence,
+    RunEvidence,
+    ShardEvidence,
+    TaskProblem,
+)
 from milepost.evidence.witness import Look, Seen, look_at_all
 from milepost.evidence.words import plural
 from milepost.lease import Holder, read_holder
@@ -43,12 +50,14 @@ def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
     contract = _contract(paths, notes)
     spec = None if contract is None else parse_contract(contract).spec
     submission = _first_json((paths.frozen_submission, paths.submission), notes)
-    path, table = _table(paths, submission, deep, notes)
-    orders = _orders(paths, table, spec, deep)
-    seen = {one.name: one for one in look_at_all(orders, _processes(orders))}
-    if path is None and seen:
-        notes.append("no whole shard table is left: only tasks that a journal names are known")
-        table = {name: sorted(one.keys()) for name, one in seen.items()}
+    with no_collector():
+        path, table = _table(paths, submission, deep, notes)
+        orders = _orders(paths, table, spec, deep)
+        seen = {one.name: one for one in look_at_all(orders, _processes(orders))}
+        if path is None and seen:
+            notes.append("no whole shard table is left: only tasks that a journal names are known")
+            table = {name: sorted(one.keys()) for name, one in seen.items()}
+        shards = tuple(_shards(paths, table, seen, path is not None))
     return RunEvidence(
         paths=paths,
         spec=spec,
@@ -57,7 +66,7 @@ def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
         smoke=_first_json((paths.smoke,), notes),
         plan=_first_json((paths.plan,), notes),
         table=path,
-        shards=tuple(_shards(paths, table, seen, path is not None)),
+        shards=shards,
         deep=deep,
         notes=tuple(notes),
     )
@@ -162,36 +171,58 @@ def _processes(orders: list[Look]) -> int:
 def _shards(
     paths: RunPaths, table: Mapping[str, list[str]], seen: Mapping[str, Seen], in_table: bool
 ) -> Iterable[ShardEvidence]:
-    done = {key: name for name, one in seen.items() for key in one.done}
-    damaged = {p.key: p for one in seen.values() for p in one.damaged if p.key not in done}
-    failed = {p.key: p for one in seen.values() for p in one.failed}
+    elsewhere = _Elsewhere(seen)
     for name, tasks in table.items():
-        one = _shard(paths, seen[name], tasks, done, damaged, failed)
+        one = _shard(paths, seen[name], tasks, elsewhere)
         yield one if in_table else replace(one, in_table=False)
 
 
-def _shard(
-    paths: RunPaths,
-    seen: Seen,
-    tasks: list[str],
-    done: Mapping[str, str],
-    damaged: Mapping[str, Any],
-    failed: Mapping[str, Any],
-) -> ShardEvidence:
+class _Elsewhere:
+    """What the journals of all shards say about a task; put together when it is first needed.
+
+    Most shards did all of their own tasks, and need not ask.
+    """
+
+    def __init__(self, seen: Mapping[str, Seen]) -> None:
+        self._seen = seen
+
+    @cached_property
+    def done(self) -> Mapping[str, str]:
+        """Task -> the shard whose journal calls it done; the last one of several."""
+        return {key: name for name, one in self._seen.items() for key in one.done}
+
+    @cached_property
+    def damaged(self) -> Mapping[str, TaskProblem]:
+        ways = (p for one in self._seen.values() for p in one.damaged)
+        return {p.key: p for p in ways if p.key not in self.done}
+
+    @cached_property
+    def failed(self) -> Mapping[str, TaskProblem]:
+        return {p.key: p for one in self._seen.values() for p in one.failed}
+
+
+def _shard(paths: RunPaths, seen: Seen, tasks: list[str], elsewhere: _Elsewhere) -> ShardEvidence:
     files = paths.shard(seen.name)
     lost = list(seen.lost)
-    open_tasks = [key for key in tasks if key not in done]
+    own = set(seen.done)
+    not_own = [] if own.issuperset(tasks) else [key for key in tasks if key not in own]
+    done = {k: elsewhere.done[k] for k in not_own if k in elsewhere.done}
+    open_ = [key for key in not_own if key not in done]
+    damaged = [elsewhere.damaged[k] for k in open_ if k in elsewhere.damaged]
+    bad = {p.key for p in damaged}
+    failed = [elsewhere.failed[k] for k in open_ if k not in bad and k in elsewhere.failed]
+    bad.update(p.key for p in failed)
+    missing = tuple(k for k in open_ if k not in bad)
     holder = _holder(files.lease, lost)
     attempts = _attempts(files.attempts, seen.last_signs, lost)
-    missing = tuple(k for k in open_tasks if k not in failed and k not in damaged)
     return ShardEvidence(
         name=seen.name,
         tasks=tuple(tasks),
-        done=len(tasks) - len(open_tasks),
-        failed=tuple(failed[k] for k in open_tasks if k in failed and k not in damaged),
-        damaged=tuple(damaged[k] for k in open_tasks if k in damaged),
+        done=len(tasks) - len(open_),
+        failed=tuple(failed),
+        damaged=tuple(damaged),
         missing=missing,
-        elsewhere={k: done[k] for k in tasks if done.get(k, seen.name) != seen.name},
+        elsewhere=done,
         strays=0 if seen.rows else sum(paths.artifact(name).is_dir() for name in missing),
         started=seen.started or files.attempts.is_dir(),
         rows=seen.rows,
@@ -253,7 +284,7 @@ def _attempts(
 
 def _attempt(number: int, value: Mapping[str, Any], last_sign: str | None) -> AttemptEvidence:
     same = ("started", "ended", "exit_code", "stop", "finding", "useful_s", "checkpoint_s")
-    more = ("lost_s", "cpu_s", "max_rss_bytes", "slurm_job_id", "restored")
+    more = ("lost_s", "cpu_s", "max_rss_bytes", "slurm_job_id", "restored", "host")
     known: dict[str, Any] = {k: value.get(k) for k in (*same, *more)}
     for name in ("started", "ended"):
         if value.get(name) is not None:

@@ -9,24 +9,36 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Container, Iterator
+from itertools import groupby
 from pathlib import Path
 
 from milepost.errors import DataError
 from milepost.shardtable import HEADER
 
+BLOCK_BYTES = 1 << 16
+"""So much of the table is split at once: small enough for the caches of a processor."""
+
 
 def read_shards(path: Path) -> dict[str, list[str]]:
     """Shard name -> task keys, both in the order of the table."""
     shards: dict[str, list[str]] = {}
-    for number, line in _lines(path):
-        try:
-            name, key, _ = line.split(",", 2)
-        except ValueError as error:
-            raise _broken(path, number) from error
-        if name in shards:
-            shards[name].append(key)
-        else:
-            shards[name] = [key]
+    with path.open(encoding="utf-8", newline="") as stream:
+        _check_header(stream.readline(), path)
+        number = 2
+        while lines := stream.readlines(BLOCK_BYTES):
+            try:
+                names, keys, _ = zip(*[line.split(",", 2) for line in lines], strict=True)
+            except ValueError as error:
+                bad = next(i for i, line in enumerate(lines) if line.count(",") < 2)
+                raise _broken(path, number + bad) from error
+            if not lines[-1].endswith("\n"):
+                raise _broken(path, number + len(lines) - 1)
+            begin = 0
+            for name, same in groupby(names):
+                end = begin + sum(1 for _ in same)
+                shards.setdefault(name, []).extend(keys[begin:end])
+                begin = end
+            number += len(lines)
     return shards
 
 
@@ -55,17 +67,21 @@ def parameters(path: Path, keys: Container[str]) -> dict[str, dict[str, str]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open(encoding="utf-8", newline="") as stream:
-        header = stream.readline().rstrip("\r\n")
-        if header != ",".join(HEADER):
-            raise DataError(
-                f"has the header {header!r} instead of {','.join(HEADER)!r}",
-                where=path,
-                fix="restore the shard table from results/ or from a backup",
-            )
+        _check_header(stream.readline(), path)
         for number, line in enumerate(stream, start=2):
             if not line.endswith("\n"):
                 raise _broken(path, number)
             yield number, line
+
+
+def _check_header(line: str, path: Path) -> None:
+    header = line.rstrip("\r\n")
+    if header != ",".join(HEADER):
+        raise DataError(
+            f"has the header {header!r} instead of {','.join(HEADER)!r}",
+            where=path,
+            fix="restore the shard table from results/ or from a backup",
+        )
 
 
 def _broken(path: Path, number: int) -> DataError:

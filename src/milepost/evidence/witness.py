@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from milepost.artifacts import verify_proofs
 from milepost.errors import DataError
+from milepost.evidence.columns import Tally, tally
 from milepost.evidence.types import CheckpointEvidence, TaskProblem
-from milepost.journal import TASK, JournalState, Row, read_journal
+from milepost.journal import TASK, Row
 from milepost.model import FileProof
 
 MISSING = "is missing"
@@ -65,40 +67,98 @@ def look(order: Look) -> Seen:
     seen = Seen(order.name)
     for path in order.journals:
         try:
-            state = read_journal(path)
-        except (DataError, OSError) as error:
+            found = tally(path)
+        except (DataError, OSError, ValueError) as error:
             seen.lost.append(f"{path}: {error}")
             continue
-        _add(seen, state, order)
+        _add(seen, found, order)
     return seen
 
 
-def _add(seen: Seen, state: JournalState, order: Look) -> None:
+def _add(seen: Seen, found: Tally, order: Look) -> None:
+    state = found.state
     seen.rows += state.rows
     seen.damaged_rows += len(state.damaged)
     seen.superseded += state.superseded
     seen.torn |= state.torn
     seen.started |= state.rows > 0
-    known, last = set(seen.done), seen.last_signs
+    known = set(seen.done)
     for row in (*state.attempts, *state.checkpoints, *state.failed.values()):
-        last[row.attempt] = max(row.time, last.get(row.attempt, ""))
+        _sign(seen, row.attempt, row.time)
     for key, row in state.done.items():
+        _sign(seen, row.attempt, row.time)
         if key in known or row.event != TASK:
             continue
         seen.seconds += row.seconds or 0.0
-        if row.time > last.get(row.attempt, ""):
-            last[row.attempt] = row.time
-        problem = _verify(key, row, order)
-        if problem is None:
-            seen.done.append(key)
-        else:
-            seen.damaged.append(problem)
+        _judge(seen, key, row.raw, order)
+    _add_columns(seen, found, known, order)
     seen.failed.extend(_failure(key, row) for key, row in state.failed.items() if row.event == TASK)
     seen.checkpoints.extend(_checkpoint(row) for row in state.checkpoints)
 
 
-def _verify(key: str, row: Row, order: Look) -> TaskProblem | None:
-    recorded = _recorded(row.raw)
+def _sign(seen: Seen, attempt: int, time: str) -> None:
+    seen.last_signs[attempt] = max(time, seen.last_signs.get(attempt, ""))
+
+
+def _add_columns(seen: Seen, found: Tally, known: set[str], order: Look) -> None:
+    """The tasks that are columns, without those that the journal before has named."""
+    names, rows, seconds = found.names, found.data, found.seconds
+    if known.intersection(names):
+        new = [i for i, name in enumerate(names) if name not in known]
+        names, rows = [names[i] for i in new], [rows[i] for i in new]
+        seconds = [seconds[i] for i in new]
+    seen.seconds += sum(float(s or 0.0) for s in seconds)
+    for attempt, time in found.last_signs.items():
+        _sign(seen, attempt, time)
+    if order.expected or not all(map(_is_bare, rows)):
+        _judge_all(seen, zip(names, rows, strict=True), order)
+    else:
+        seen.done.extend(names)
+
+
+def _judge_all(seen: Seen, pairs: Iterable[tuple[str, bytes]], order: Look) -> None:
+    """Judge many tasks. Where one recorded file is all that is expected, its size is all to see."""
+    is_plain = order.own_folder and not order.deep and len(order.expected) < 2
+    folder = _open(order.artifacts) if is_plain else None
+    expected = [path.encode() for path in order.expected]
+    for key, data in pairs:
+        one = _ONE.match(data) if folder is not None else None
+        if one is not None and expected in ([], [one[1]]):
+            try:
+                there = os.stat(b"%s/%s" % (key.encode(), one[1]), dir_fd=folder)
+                if there.st_size == int(one[2]):
+                    seen.done.append(key)
+                    continue
+            except OSError:
+                pass  # _judge looks again and says what is wrong
+        _judge(seen, key, data[1:-1].decode().replace('""', '"'), order)
+    if folder is not None:
+        os.close(folder)
+
+
+def _is_bare(row: bytes) -> bool:
+    """Does the row of a done task record no artifacts?"""
+    return row.startswith(_NOTHING)
+
+
+def _open(folder: Path) -> int | None:
+    """The folder of all artifacts, so that the kernel need not walk to it for each of them."""
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None  # each task says what is missing
+
+
+def _judge(seen: Seen, key: str, raw: str, order: Look) -> None:
+    problem = _verify(key, raw, order)
+    if problem is None:
+        seen.done.append(key)
+    else:
+        seen.damaged.append(problem)
+
+
+def _verify(key: str, raw: str, order: Look) -> TaskProblem | None:
+    recorded = _recorded(raw)
     if not recorded and not order.expected:
         return None
     folder = f"{order.artifacts}/{key if order.own_folder else order.name}"
@@ -122,6 +182,11 @@ def _recorded(raw: str) -> list[Any]:
 
 
 _FIRST = '{"artifacts":['
+_NOTHING = b'"{""artifacts"":[]'
+_ONE = re.compile(
+    rb'"\{""artifacts"":\[\{""path"":""([^"\\]+)"",""bytes"":(\d+),""digest"":""[^"\\]+""\}\]'
+)
+"""A row with one artifact; a name with quotes or escapes is left to the parser of JSON."""
 _DECODER = json.JSONDecoder()
 
 
@@ -166,4 +231,14 @@ def look_at_all(orders: Sequence[Look], processes: int) -> Iterator[Seen]:
     import multiprocessing
 
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap(look, orders, chunksize=max(1, len(orders) // (8 * processes)))
+        chunk = max(1, len(orders) // (8 * processes))
+        for seen, done in pool.imap(_look_packed, orders, chunksize=chunk):
+            seen.done = done.split("\n") if done else []
+            yield seen
+
+
+def _look_packed(order: Look) -> tuple[Seen, str]:
+    """What was seen, with the many keys as one text, which goes between processes much faster."""
+    seen = look(order)
+    done, seen.done = "\n".join(seen.done), []
+    return seen, done
