@@ -1,4 +1,4 @@
-"""Ranks of a real mpirun that meet through the checkpoint folder: killed at each phase, late."""
+"""Ranks of a real mpirun, killed at each phase or late: with mpi4py, and meeting in the folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.verify import verify_generation
 
 pytestmark = pytest.mark.chaos
+WAYS = ("files", "mpi4py")
 PHASES = {
+    "staged": 1,
     "begun": 0,
     "copied": 1,
     "file-durable": 1,
@@ -27,6 +29,9 @@ PHASES = {
     "committed": 0,
 }
 """Phase -> the rank that is killed there; the manifest is rank 0's."""
+IN_FILES = ("staged", "begun", "copied", "file-durable", "told", "renamed")
+"""Behind the copy both ways meet in the folder: the manifest's phases need no second look."""
+KILLS = [("mpi4py", phase) for phase in PHASES] + [("files", phase) for phase in IN_FILES]
 
 SOLVER = textwrap.dedent(
     """
@@ -35,7 +40,11 @@ SOLVER = textwrap.dedent(
     from milepost import Checkpointer
     from milepost.errors import MilepostError
 
-    folder, steps, timeout_s, fault, cut = sys.argv[1:6]
+    folder, steps, timeout_s, fault, cut, way = sys.argv[1:7]
+    comm = None
+    if way == "mpi4py":
+        from mpi4py import MPI
+        comm = MPI.COMM_WORLD
     what, who, where = (fault.split(":") + ["", ""])[:3]
     rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
     CELLS, seen = 30_000, 0
@@ -61,7 +70,7 @@ SOLVER = textwrap.dedent(
     x, start = mine(np.arange(CELLS, dtype=float)), 0
     try:
         with Checkpointer(
-            folder, interval_s=0, hook=hook, rotation=2, rank_timeout_s=float(timeout_s),
+            folder, comm=comm, interval_s=0, hook=hook, rotation=2, rank_timeout_s=float(timeout_s),
             redecompose=redecompose if cut == "cut" else None,
         ) as ck:
             saved = ck.restore()
@@ -75,7 +84,7 @@ SOLVER = textwrap.dedent(
         print(f"rank {rank} failed: {error}", flush=True)
         if not os.path.exists(folder + "/given-up"):
             open(folder + "/given-up", "w").close()
-        sys.exit(error.exit_code)
+        os._exit(error.exit_code)  # MPI would wait for the one that was killed
     whole = np.array_equal(x, mine(np.arange(CELLS, dtype=float)) + int(steps))
     print(f"rank {rank} of {size} from {start} right {whole}", flush=True)
     """
@@ -88,12 +97,14 @@ def solve(
     steps: int = 4,
     fault: str = "-",
     *,
+    way: str = "files",
     timeout_s: float = 30,
     cut: bool = False,
+    survive: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     folder.mkdir(exist_ok=True)
-    words = [str(folder), str(steps), str(timeout_s), fault, "cut" if cut else "-"]
-    return mpirun(ranks, SOLVER, *words, survive=fault != "-")
+    words = [str(folder), str(steps), str(timeout_s), fault, "cut" if cut else "-", way]
+    return mpirun(ranks, SOLVER, *words, survive=survive and fault != "-")
 
 
 def starts(done: subprocess.CompletedProcess[str]) -> dict[int, int]:
@@ -102,56 +113,83 @@ def starts(done: subprocess.CompletedProcess[str]) -> dict[int, int]:
     return {int(rank): int(start) for rank, start in found}
 
 
-def test_ranks_meet_save_and_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_meet_save_and_go_on(tmp_path: Path, way: str) -> None:
     folder = tmp_path / "c"
-    done = solve(folder)
+    done = solve(folder, way=way)
     assert starts(done) == {0: 0, 1: 0, 2: 0}, done.stdout + done.stderr
     store = CheckpointStore(folder)
     manifest = store.manifest(store.generations()[0])
     assert manifest.ranks == {n: f"rank_{n}.bin" for n in range(3)}
     assert not list(folder.glob(".meet*")), "the last to leave clears the meeting place"
-    assert starts(solve(folder, steps=6)) == {0: 4, 1: 4, 2: 4}
+    assert starts(solve(folder, steps=6, way=way)) == {0: 4, 1: 4, 2: 4}
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_killed_rank_aborts_for_all_and_the_one_before_stands(tmp_path: Path, phase: str) -> None:
-    folder = tmp_path / "c"
-    done = solve(folder, fault=f"kill:{PHASES[phase]}:{phase}")
-    assert not starts(done), done.stdout
-    failed = set(re.findall(r"rank (\d) failed", done.stdout))
-    assert failed == {"0", "1", "2"} - {str(PHASES[phase])}, done.stdout + done.stderr
+def newest_step(folder: Path) -> int:
+    """The step of the newest generation; all that are there must be intact."""
     store = CheckpointStore(folder)
     for name in store.generations():
         assert not verify_generation(store, name)
-    newest = store.manifest(store.generations()[0]).step
+    return store.manifest(store.generations()[0]).step
+
+
+@pytest.mark.parametrize(("way", "phase"), KILLS)
+def test_a_killed_rank_aborts_for_all_and_the_one_before_stands(
+    tmp_path: Path, way: str, phase: str
+) -> None:
+    folder = tmp_path / "c"
+    done = solve(folder, fault=f"kill:{PHASES[phase]}:{phase}", way=way)
+    assert not starts(done), done.stdout
+    failed = set(re.findall(r"rank (\d) failed", done.stdout))
+    assert failed == {"0", "1", "2"} - {str(PHASES[phase])}, done.stdout + done.stderr
+    newest = newest_step(folder)
     # A rank that dies after it said that its file is durable is not needed for the commit.
     may_be = {"renamed": {2}, "committed": {2}, "told": {1, 2}}.get(phase, {1})
     assert newest in may_be
     (folder / "given-up").unlink()
-    again = solve(folder)
+    again = solve(folder, way=way)
     assert starts(again) == dict.fromkeys(range(3), newest + 1), again.stdout + again.stderr
     assert not list(folder.glob(".draft*"))
 
 
-@pytest.mark.parametrize(("who", "phase"), [(1, "copied"), (2, "file-durable"), (0, "copied")])
-def test_a_late_rank_aborts_the_generation(tmp_path: Path, who: int, phase: str) -> None:
+@pytest.mark.parametrize("phase", ["copied", "before-rename"])
+def test_an_mpirun_that_ends_them_all_leaves_the_one_before(tmp_path: Path, phase: str) -> None:
+    """What mpirun does by default when a rank dies."""
     folder = tmp_path / "c"
-    done = solve(folder, fault=f"late:{who}:{phase}", timeout_s=2)
+    fault = f"kill:{PHASES[phase]}:{phase}"
+    done = solve(folder, ranks=4, fault=fault, way="mpi4py", survive=False)
+    assert done.returncode != 0
+    assert not starts(done)
+    assert newest_step(folder) == 1
+    assert starts(solve(folder, ranks=4, way="mpi4py")) == dict.fromkeys(range(4), 2)
+    assert not list(folder.glob(".draft*"))
+
+
+LATE = [("files", 1, "copied"), ("files", 2, "file-durable"), ("files", 0, "copied")]
+LATE += [("mpi4py", 1, "staged"), ("mpi4py", 2, "file-durable"), ("mpi4py", 0, "copied")]
+
+
+@pytest.mark.parametrize(("way", "who", "phase"), LATE)
+def test_a_late_rank_aborts_the_generation(tmp_path: Path, way: str, who: int, phase: str) -> None:
+    folder = tmp_path / "c"
+    done = solve(folder, fault=f"late:{who}:{phase}", way=way, timeout_s=2)
     assert set(re.findall(r"rank (\d) failed", done.stdout)) == {"0", "1", "2"}, done.stdout
-    store = CheckpointStore(folder)
-    assert store.manifest(store.generations()[0]).step == 1
-    assert starts(solve(folder)) == dict.fromkeys(range(3), 2)
+    assert newest_step(folder) == 1
+    assert starts(solve(folder, way=way)) == dict.fromkeys(range(3), 2)
 
 
-def test_fewer_and_more_ranks_are_refused_with_both_numbers_or_cut_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_fewer_and_more_ranks_are_refused_with_both_numbers_or_cut_anew(
+    tmp_path: Path, way: str
+) -> None:
     folder = tmp_path / "c"
-    solve(folder, 2, 2)
-    for ranks in (3, 1):
-        done = solve(folder, ranks, 4)
+    solve(folder, 2, 2, way=way)
+    for ranks in (4, 1):
+        done = solve(folder, ranks, 4, way=way)
         assert done.returncode != 0
         assert f"was version 1, 2 ranks and is version 1, {ranks} ranks" in " ".join(
             done.stdout.split()
         )
         assert "redecompose" in done.stdout
-    assert starts(solve(folder, 3, 4, cut=True)) == {0: 2, 1: 2, 2: 2}
-    assert starts(solve(folder, 1, 5, cut=True)) == {0: 4}
+    assert starts(solve(folder, 4, 4, way=way, cut=True)) == dict.fromkeys(range(4), 2)
+    assert starts(solve(folder, 1, 5, way=way, cut=True)) == {0: 4}

@@ -148,6 +148,7 @@ class Committer:
                 return
             self._image = reuse(self._image, layouts[0].image_bytes)
             self._image.fill(layouts[0], arrays)
+            self._store.hook("staged")
 
         draft, generation = self._ranks.begin(self._store, prepare)
         layout = layouts[0]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from milepost.checkpoint.ranks_files import FileComm
+from milepost.checkpoint.ranks_mpi import MpiComm, is_mpi
 from milepost.checkpoint.ranks_world import world_of
 from milepost.checkpoint.store import CheckpointStore, Draft
 from milepost.durable import read_json, write_json
@@ -62,10 +63,12 @@ ALONE = Alone()
 
 
 def comm_of(comm: Comm | None, folder: Path | str, timeout_s: float) -> Comm | None:
-    """`comm`, or files in `folder` for the ranks of an mpirun or a Slurm step; None for one
-    process."""
+    """`comm` with an end to its waits, or files in `folder` for the ranks of an mpirun or a Slurm
+    step; None for one process."""
     if comm is not None:
-        return None if comm is ALONE else comm
+        if comm is ALONE or comm.Get_size() == 1:
+            return None
+        return MpiComm(comm, timeout_s=timeout_s) if is_mpi(comm) else comm
     world = world_of()
     return None if world is None else FileComm(world, folder, timeout_s=timeout_s)
 

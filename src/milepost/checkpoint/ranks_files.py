@@ -20,16 +20,15 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from milepost.checkpoint.ranks_peers import introduce, is_dead, is_near
 from milepost.checkpoint.ranks_world import World, world_of
 from milepost.durable import storage_errors
 from milepost.errors import StorageError
-from milepost.lease import boot_id, is_running
 
 MEETING_PREFIX = ".meet-"
 _POLL_S = (0.0005, 0.02)
@@ -75,7 +74,7 @@ class FileComm:
         for rank, hello in self._others.items():
             if session is not None and (session / f"gone-{rank}").exists():
                 return f"rank {rank} left"
-            if _is_near(hello) and not is_running(hello["pid"], hello["start"]):
+            if is_dead(hello):
                 return f"rank {rank} died"
         return None
 
@@ -109,7 +108,7 @@ class FileComm:
         return found[0]
 
     def _meet(self) -> Path:
-        hello, is_said = _hello(), False
+        hello, is_said = introduce(), False
         while not is_said:
             with storage_errors(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -190,18 +189,6 @@ class FileComm:
             pause = min(pause * 1.5, _POLL_S[1])
 
 
-def _hello() -> dict[str, Any]:
-    import psutil
-
-    return {
-        "nonce": secrets.token_hex(8),
-        "host": socket.gethostname(),
-        "boot": boot_id(),
-        "pid": os.getpid(),
-        "start": psutil.Process().create_time(),
-    }
-
-
 def _put(path: Path, value: Any) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with storage_errors(path):
@@ -232,12 +219,5 @@ def is_deserted(folder: Path, foreign_age_s: float) -> bool:
     if not hellos:
         return is_old
     return all(
-        not is_running(hello["pid"], hello["start"]) if _is_near(hello) else is_old
-        for hello in hellos
-        if hello is not None
+        is_dead(hello) if is_near(hello) else is_old for hello in hellos if hello is not None
     )
-
-
-def _is_near(hello: dict[str, Any]) -> bool:
-    """Does this rank's process number mean something here?"""
-    return bool(hello["host"] == socket.gethostname() and hello["boot"] == boot_id())
