@@ -47,6 +47,7 @@ def build_run(name: str, raw: Block) -> RunSpec:
         checkpoint=_checkpoint(raw["checkpoint"]),
         planner=PlannerSpec(**raw["planner"]),
         public_note=raw["privacy"]["public_note"],
+        license=raw["privacy"].get("license"),
         slurm=SlurmSpec(**raw.get("slurm", {})),
         tiers=TierSpec(**raw["tiers"]),
         raw=raw,

@@ -195,6 +195,8 @@ class RunSpec:
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     planner: PlannerSpec = field(default_factory=PlannerSpec)
     public_note: str | None = None
+    license: str | None = None
+    """Of the public record: a name of the SPDX list, such as CC-BY-4.0."""
     slurm: SlurmSpec = field(default_factory=SlurmSpec)
     tiers: TierSpec = field(default_factory=TierSpec)
     raw: Mapping[str, Any] = field(default_factory=dict)
