@@ -141,8 +141,16 @@ def _harmless(known: Signatures, log: Log, end: End) -> set[int]:
 
 
 def _evidence(best: Candidate, log: Log, end: End) -> tuple[str, ...]:
-    lines = [log.lines[number].strip()[:_EVIDENCE_CHARS] for number in best.lines]
+    lines = _shown([log.lines[number] for number in best.lines])
     return (*dict.fromkeys(lines[:_EVIDENCE_LINES]), *end.facts())
+
+
+def _shown(lines: Sequence[str]) -> list[str]:
+    """Lines as they may stand in a record: short, and without passwords, tokens and keys."""
+    from milepost.evidence.redact import without_credentials
+
+    stripped: list[str] = without_credentials([line.strip() for line in lines])
+    return [line[:_EVIDENCE_CHARS] for line in stripped]
 
 
 def _confidence(candidates: Sequence[Candidate]) -> float:
@@ -158,7 +166,7 @@ def _confidence(candidates: Sequence[Candidate]) -> float:
 
 
 def _nothing_found(log: Log, end: End) -> tuple[Finding, str]:
-    last = tuple(line.strip()[:_EVIDENCE_CHARS] for line in log.lines[-_EVIDENCE_LINES:])
+    last = _shown(log.lines[-_EVIDENCE_LINES:])
     evidence = (*last, *end.facts())
     if end.is_success:
         why = "nothing speaks of a failure, which proves no success: only the artifacts can"

@@ -20,6 +20,7 @@ from milepost.evidence.items import items
 from milepost.evidence.public import public, public_page
 from milepost.evidence.reconcile import Ask, reconcile, write
 from milepost.evidence.records import record
+from milepost.evidence.redact import without_credentials
 from milepost.evidence.types import RunEvidence
 from milepost.paths import RunPaths
 
@@ -107,11 +108,11 @@ def _publish(closing: Closing) -> None:
     from milepost.evidence.report import render
 
     folder = closing.facts.run.paths.closeout
-    open_record, whole = public(closing), record(closing)
+    open_record, whole = public(closing), without_credentials(record(closing))
     write_json(folder / "public.json", open_record)
     _write(folder / "public.md", public_page(open_record))
     _write(folder / "report.html", render(closing, whole))
-    write_json(folder / "ro-crate-metadata.json", crate(closing))
+    write_json(folder / "ro-crate-metadata.json", crate(closing, open_record))
     write_json(folder / "record.json", whole)
 
 

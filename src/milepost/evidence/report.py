@@ -10,6 +10,7 @@ from milepost.evidence import sections
 from milepost.evidence.account import failures
 from milepost.evidence.closeout import Item
 from milepost.evidence.planned import planned_observed
+from milepost.evidence.redact import without_credentials
 from milepost.evidence.words import duration, plural
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def render(closing: Closing, record: dict[str, Any]) -> str:
     )
     environment.filters["island"] = _island
     template = environment.get_template("report.html.j2")
-    return template.render(_context(closing, record)).lstrip() + "\n"
+    shown = without_credentials(_context(closing, record))
+    return template.render(shown).lstrip() + "\n"
 
 
 def _island(value: Any) -> Any:

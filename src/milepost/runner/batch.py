@@ -243,7 +243,10 @@ class Batch:
         seconds: float | None,
         lines: Sequence[str],
     ) -> None:
-        data = {"finding": finding.as_json(), "exit": exit_code, "log": lines}
+        from milepost.evidence.redact import without_credentials
+
+        log = without_credentials(list(lines))
+        data = {"finding": finding.as_json(), "exit": exit_code, "log": log}
         self._attempt.journal.append(TASK, task.key, FAILED, seconds=seconds, data=data)
         self._attempt.sync.add([])
 

@@ -240,7 +240,10 @@ class Resumable:
                 where=self._attempt.paths.log(self._attempt.number),
             )
         lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
-        data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": lines}
+        from milepost.evidence.redact import without_credentials
+
+        log = without_credentials(lines)
+        data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": log}
         key = self._attempt.shard.tasks[0].key
         self._attempt.journal.append(TASK, key, FAILED, seconds=ended.seconds, data=data)
         self._attempt.sync.flush()

@@ -124,7 +124,10 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
     else:
         finding = classify_output(ended.output, ended.exit_code, ended.oom_kills)
     lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
-    data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": lines}
+    from milepost.evidence.redact import without_credentials
+
+    log = without_credentials(lines)
+    data = {"finding": finding.as_json(), "exit": ended.exit_code, "log": log}
     attempt.journal.append(STAGE, stage.name, FAILED, seconds=ended.seconds, data=data)
     attempt.journal.append(
         TASK, attempt.shard.tasks[0].key, FAILED, seconds=ended.seconds, data=data
