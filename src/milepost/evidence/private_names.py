@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -48,25 +49,66 @@ _COMMON = frozenset(
         "host",
         "node",
         "server",
+        "batch",
+        "default",
+        "compute",
+        "normal",
+        "short",
+        "long",
+        "main",
+        "all",
+        "cpu",
+        "gpu",
+        "debug",
+        "worker",
+        "login",
+        "cluster",
+        "slurm",
     ]
 )
 _HOME = re.compile(
-    r"(?:/(?:home|users|u|usr/home|home\d+|cluster/home|nfs/home|export/home)/|[A-Z]:\\Users\\|(?<![\w/])~)"
-    r"([A-Za-z_][\w.-]*)",
+    r"(?:/(?:home|users|u|usr/home|home\d+|cluster/home|nfs/home|export/home)/|[A-Z]:\\Users\\)"
+    r"([A-Za-z_][\w.-]*)|(?<![\w/])~([a-z_][\w.-]*)(?=/)",
     re.IGNORECASE,
 )
-_SHELL = re.compile(r"(?:^|[\s\[(])([a-z_][\w-]*)@([a-z][\w.-]*)(?=[:\s\])]|$)", re.MULTILINE)
+_SHELL = re.compile(r"(?:^|[\s\[(])([a-z_][\w-]*)@([a-z][\w-]+[\w.-]*)(?=[:\s\])]|$)", re.MULTILINE)
+_MAIL = re.compile(r"\b([a-z]+)\.([a-z]+)@(?:[\w-]+\.)+[a-z]{2,}", re.IGNORECASE)
+_CLUSTER = {
+    "account": ("SLURM_JOB_ACCOUNT", "SBATCH_ACCOUNT", "SLURM_JOB_RESERVATION", "SLURM_JOB_QOS"),
+    "partition": ("SLURM_JOB_PARTITION", "SBATCH_PARTITION"),
+    "host": ("SLURM_CLUSTER_NAME", "SLURM_SUBMIT_HOST", "SLURMD_NODENAME"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Lower-case names of users and of hosts."""
+    """Lower-case names of users and of hosts, and `more`: (kind, name) of any other kind."""
 
     users: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
+    more: frozenset[tuple[str, str]] = frozenset()
 
     def __or__(self, other: Names) -> Names:
-        return Names(self.users | other.users, self.hosts | other.hosts)
+        return Names(self.users | other.users, self.hosts | other.hosts, self.more | other.more)
+
+    def by_kind(self) -> dict[str, set[str]]:
+        """Kind -> names; kinds without any are left out."""
+        kinds = {"user": set(self.users), "host": set(self.hosts)}
+        for kind, name in self.more:
+            kinds.setdefault(kind, set()).add(name)
+        return {kind: names for kind, names in sorted(kinds.items()) if names}
+
+    def host_families(self) -> set[str]:
+        """What the numbered hosts are called without their number: frida17 has sisters."""
+        found = {re.match(r"([a-z][a-z-]*[a-z])-?\d+(?:\.|$)", host) for host in self.hosts}
+        return {m[1] for m in found if m and len(m[1]) >= _SHORTEST and m[1] not in _COMMON}
+
+
+def named(kind: str, words: Iterable[str | None]) -> Names:
+    """Names of a kind, those left out that are too short or too common to look for."""
+    known = [word.strip() for word in words if word]
+    numbers = {word for word in known if kind == "job" and word.isdigit()}
+    return Names(more=frozenset((kind, word) for word in {*_private(known), *numbers}))
 
 
 @cache
@@ -74,17 +116,31 @@ def known_names() -> Names:
     """Who runs this process and where. Common words (root, localhost) are left out."""
     users = [os.environ.get(key, "") for key in ("USER", "LOGNAME", "SUDO_USER", "USERNAME")]
     home = os.path.basename(os.path.expanduser("~").rstrip("/"))
-    host = socket.gethostname()
-    return Names(_private([*users, home, _account()]), _private([host, host.partition(".")[0]]))
+    account, person = _account()
+    more = Names()
+    for kind, keys in _CLUSTER.items():
+        more |= named(kind, [os.environ.get(key) for key in keys])
+    if " " in person:
+        more |= named("person", [person])
+    return Names(_private([*users, home, account]), _hosts([socket.gethostname()])) | more
+
+
+def host_names(hosts: Iterable[str]) -> Names:
+    """Hosts, with and without their domain."""
+    return Names(hosts=_hosts(hosts))
 
 
 def names_in(text: str) -> Names:
-    """Names that stand in home folders or before and after the @ of a shell prompt."""
-    users = {found.rstrip(".") for found in _HOME.findall(text)}
+    """Names that stand in home folders, in addresses, or about the @ of a shell prompt."""
+    users = {(a or b).rstrip(".") for a, b in _HOME.findall(text)}
     shells = _SHELL.findall(text)
-    return Names(
-        _private([*users, *(user for user, _ in shells)]), _private([host for _, host in shells])
-    )
+    people = named("person", [f"{first} {last}" for first, last in _MAIL.findall(text)])
+    private = _private([*users, *(user for user, _ in shells)])
+    return Names(private, _private([host for _, host in shells])) | people
+
+
+def _hosts(hosts: Iterable[str]) -> frozenset[str]:
+    return _private([name for host in hosts for name in (host, host.partition(".")[0])])
 
 
 def _private(names: list[str]) -> frozenset[str]:
@@ -92,10 +148,12 @@ def _private(names: list[str]) -> frozenset[str]:
     return frozenset(name for name in lower if name not in _COMMON and not name.isdigit())
 
 
-def _account() -> str:
+def _account() -> tuple[str, str]:
+    """Name of the account, and of the person behind it; empty when the system knows none."""
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        entry = pwd.getpwuid(os.getuid())
     except KeyError:
-        return ""
+        return "", ""
+    return entry.pw_name, entry.pw_gecos.partition(",")[0].strip()

@@ -1,27 +1,35 @@
 """What must not leave the site: find it in a text, or take it out.
 
-The rules are a second net below the allow-list of the public record, so they rather take too
-much than too little: a version number such as 10.0.0.1 is taken for an address.
+Two nets. Credentials (`leak_secrets`) are taken out of every record and report; who and where
+(`leak_private`) besides them out of what is published. The rules of the second rather take too
+much than too little: they are held below the allow-list of the public record.
 """
 
 from __future__ import annotations
 
 import bisect
-import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from milepost.evidence import leak_private, leak_secrets
+from milepost.evidence.leak_rule import Rule
+from milepost.evidence.leak_secrets import SECRET
 from milepost.evidence.private_names import Names, known_names, names_in
 
-_KEPT_CHARS = 3
-_SECRET_CHARS = 8
-"""A shorter word after `token:` or `key=` is taken for prose."""
+_SHOWN_CHARS = 2
+_SHORT_SECRET = 12
+"""Of a shorter one nothing is shown."""
+_EXCERPT_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A stretch of text that must not be published; `line` and `column` count from 1."""
+    """A stretch of text that must not be published; `line` and `column` count from 1.
+
+    `excerpt` is what stands around it, every leak of that line masked.
+    """
 
     kind: str
     text: str
@@ -29,47 +37,104 @@ class Leak:
     end: int
     line: int
     column: int
+    excerpt: str = ""
 
     @property
     def hint(self) -> str:
         """Enough to find it and too little to use it."""
-        return f"{self.text[:_KEPT_CHARS]}… ({len(self.text)} characters)"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A kind of leak. What is taken is the group `x` of the pattern, or all of it."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    is_real: Callable[[str], bool] = lambda text: True
-
-    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        group: str | int = "x" if "x" in self.pattern.groupindex else 0
-        for found in self.pattern.finditer(text):
-            if found.end(group) > found.start(group) and self.is_real(found[group]):
-                yield found.start(group), found.end(group), self.kind
+        count = len(self.text)
+        shown = self.text[:_SHOWN_CHARS] if count >= _SHORT_SECRET else ""
+        return f"{shown}… ({count} characters)"
 
 
 def find_secrets(text: str, names: Names | None = None) -> list[Leak]:
     """What would leak from `text`, in its order, without overlaps.
 
-    `names` are users and hosts to look for besides those that the text gives away itself; by
-    default those of this process and machine.
+    `names` are users, hosts and the like to look for besides those that the text gives away
+    itself; by default those of this process and machine.
     """
     names = (known_names() if names is None else names) | names_in(text)
-    spans = [span for rule in [*_RULES, *_name_rules(names)] for span in rule.spans(text)]
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    return [_leak(text, span, starts) for span in _merged(spans)]
+    return _leaks(text, [*leak_secrets.RULES, *leak_private.RULES, *_name_rules(names)])
+
+
+def find_credentials(text: str) -> list[Leak]:
+    """Passwords, tokens and keys in `text`: what no record may hold, private or not."""
+    return _leaks(text, leak_secrets.RULES)
 
 
 def redact(text: str, names: Names | None = None) -> str:
     """`text` with `[kind]` in the place of everything that would leak. Idempotent."""
-    pieces, position = [], 0
-    for leak in find_secrets(text, names):
-        pieces += [text[position : leak.start], f"[{leak.kind}]"]
-        position = leak.end
-    return "".join([*pieces, text[position:]])
+    return _masked(text, find_secrets(text, names))
+
+
+def without_credentials(value: Any) -> Any:
+    """A JSON value with `[secret]` in the place of each credential in its texts.
+
+    All texts are looked through as one, so that a key is found also where a list holds its
+    lines, and a value without any costs one pass.
+    """
+    texts = list(dict.fromkeys(_texts(value)))
+    whole = "\n".join(texts)
+    spans = _merged(span for rule in leak_secrets.RULES for span in rule.spans(whole))
+    return _without(value, dict(_masked_texts(texts, spans))) if spans else value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item)
+            if isinstance(key, str) and isinstance(item, str):
+                yield f"{key}={item}"  # the key may be what tells: DB_PASSWORD
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def _masked_texts(
+    texts: Sequence[str], spans: Sequence[tuple[int, int, str]]
+) -> Iterator[tuple[str, str]]:
+    """Each text that a span of the joined texts touches, and what is left of it."""
+    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+    offset = 0
+    for text in texts:
+        end = offset + len(text)
+        near = spans[bisect.bisect_right(ends, offset) : bisect.bisect_left(starts, end)]
+        if near:
+            pieces, position = [], offset
+            for start, stop, kind in near:
+                pieces += [text[position - offset : max(start, offset) - offset], f"[{kind}]"]
+                position = min(stop, end)
+            yield text, "".join([*pieces, text[position - offset :]])
+        offset = end + 1
+
+
+def _without(value: Any, masked: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return type(value)(masked[value]) if value in masked else value
+    if isinstance(value, dict):
+        return {key: _without_labelled(key, item, masked) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without(item, masked) for item in value]
+    if isinstance(value, tuple):
+        made = [_without(item, masked) for item in value]
+        return value._make(made) if hasattr(value, "_make") else tuple(made)
+    return value
+
+
+def _without_labelled(key: Any, value: Any, masked: Mapping[str, str]) -> Any:
+    if isinstance(value, str) and f"{key}={value}" in masked:
+        left = masked[f"{key}={value}"]
+        return left.removeprefix(f"{key}=") if left.startswith(f"{key}=") else f"[{SECRET}]"
+    return _without(value, masked)
+
+
+def _leaks(text: str, rules: Sequence[Rule]) -> list[Leak]:
+    spans = _merged(span for rule in rules for span in rule.spans(text))
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    found = [_leak(text, span, starts) for span in spans]
+    return [_with_excerpt(leak, text, found) for leak in found]
 
 
 def _leak(text: str, span: tuple[int, int, str], starts: list[int]) -> Leak:
@@ -78,119 +143,49 @@ def _leak(text: str, span: tuple[int, int, str], starts: list[int]) -> Leak:
     return Leak(kind, text[start:end], start, end, line, start - starts[line - 1] + 1)
 
 
+def _with_excerpt(leak: Leak, text: str, all_: list[Leak]) -> Leak:
+    """The leak with some text around it; whatever else leaks nearby is masked as well."""
+    first = max(text.rfind("\n", 0, leak.start) + 1, leak.start - _EXCERPT_CHARS // 2)
+    end = text.find("\n", leak.end)
+    last = min(len(text) if end < 0 else end, leak.end + _EXCERPT_CHARS // 2)
+    at = bisect.bisect_left(all_, leak.start, key=lambda other: other.start)
+    near = [o for o in all_[max(0, at - 8) : at + 9] if o.end > first and o.start < last]
+    first, last = min([first, *(o.start for o in near)]), max([last, *(o.end for o in near)])
+    pieces, position = [], first
+    for other in near:
+        pieces += [text[position : other.start], f"[{other.kind}]"]
+        position = other.end
+    excerpt = " ".join("".join([*pieces, text[position:last]]).split())
+    return Leak(leak.kind, leak.text, leak.start, leak.end, leak.line, leak.column, excerpt)
+
+
+def _masked(text: str, leaks: Iterable[Leak]) -> str:
+    pieces, position = [], 0
+    for leak in leaks:
+        pieces += [text[position : leak.start], f"[{leak.kind}]"]
+        position = leak.end
+    return "".join([*pieces, text[position:]])
+
+
 def _merged(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """One span for all that overlap, of the kind of the one that begins first and is longest."""
+    """One span for all that overlap, of the kind of the one that begins first and is longest; a
+    credential among them makes it one."""
     merged: list[tuple[int, int, str]] = []
     for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
         if merged and start < merged[-1][1]:
             first, last, name = merged[-1]
-            merged[-1] = (first, max(last, end), name)
+            merged[-1] = (first, max(last, end), SECRET if SECRET in (kind, name) else name)
         else:
             merged.append((start, end, kind))
     return merged
 
 
 def _name_rules(names: Names) -> Iterator[Rule]:
-    for kind, words in (("user", names.users), ("host", names.hosts)):
-        if words:
-            options = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-            pattern = rf"(?<![\w\[.-])(?:{options})(?![\w\]-])"
-            yield Rule(kind, re.compile(pattern, re.IGNORECASE))
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return not (address.is_loopback or address.is_unspecified)
-
-
-def _is_value(text: str) -> bool:
-    """Is it a value, not a number, a variable or a word for nothing?"""
-    bare = text.strip("'\"").lower()
-    nothing = {"null", "none", "true", "false", "yes", "no", "auto", "unset", "empty", "n/a"}
-    is_number = re.fullmatch(r"[\d.,_]+[a-z%]?", bare) is not None and len(bare) < 12
-    return not (bare in nothing or is_number or bare.startswith(("$", "<", "***", "%", "{")))
-
-
-def _is_long_value(text: str) -> bool:
-    return len(text) >= _SECRET_CHARS and _is_value(text)
-
-
-_VALUE = r"(?P<x>\"[^\"\n]+\"|'[^'\n]+'|[^\s\"'\[\],;|)]+)"
-_IS = r"\s*(?:=|:(?!:))\s*"
-_PATH = r"[\w.@+%~{}$=,-]"
-_SYSTEM = r"(?:dev|proc|sys|usr|bin|sbin|lib|lib64|etc|boot)"
-
-
-def _rule(kind: str, pattern: str, is_real: Callable[[str], bool] | None = None) -> Rule:
-    compiled = re.compile(pattern, re.IGNORECASE)
-    return Rule(kind, compiled) if is_real is None else Rule(kind, compiled, is_real)
-
-
-_RULES = (
-    _rule(
-        "secret",
-        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:.|\n)*?"
-        r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
-    ),
-    _rule("secret", r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S+|sk-\S+@openssh\.com)\s+AAAA[\w+/=]+"),
-    _rule("secret", r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b"),
-    _rule("secret", r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_\w{20,}|npm_\w{30,})"),
-    _rule("secret", r"\b(?:xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|sk-[\w-]{20,}|pypi-[\w-]{30,}|dckr_pat_\S{20,})"),
-    _rule("secret", r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
-    _rule("secret", r"\b(?:bearer|basic)\s+(?P<x>[\w.~+/=-]{12,})"),
-    _rule(
-        "secret",
-        r"(?<![a-z])(?:\w{1,40}[_-])?(?:password|passwd|passphrase|pwd|pw)(?:[_-]\w+)?[\"']?"
-        + _IS
-        + _VALUE,
-        _is_value,
-    ),
-    _rule(
-        "secret",
-        r"(?<![a-z])(?:\w{1,40}[_-])?(?:secret|token|api_?-?key|access_?-?key|private_?-?key|key|"
-        r"credentials?|cookie|authorization|license_?-?key)(?:[_-]\w+)?[\"']?" + _IS + _VALUE,
-        _is_long_value,
-    ),
-    _rule(
-        "secret",
-        r"--?(?:password|passwd|passphrase|token|secret|api-?key|key)(?:\s+|=)" + _VALUE,
-        _is_value,
-    ),
-    _rule("secret", r"\b[a-z][a-z0-9+.-]{0,15}://(?P<x>[^\s/@:\[\]]*:[^\s/@\[\]]+@[^\s/\[\]]+)"),
-    _rule("mail", r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]+)+"),
-    _rule("host", r"(?<=\w@)(?P<x>[a-z][\w.-]*)(?=[:\s]|$)"),
-    _rule("storage", r"\b(?:s3|gs|gcs|az|abfss?|adl|hdfs|swift|sftp|scp|rsync|smb|nfs|file|globus)://(?P<x>[^\s\"'<>\[\]]+)"),
-    _rule("mac", r"(?<![\w:-])(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?![\w:-])"),
-    _rule("address", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", _is_ip),
-    _rule("address", r"(?<![\w:.])[0-9a-f:]{6,39}(?:\.[\d.]{3,12})?(?:%\w+)?(?![\w:])", _is_ip),
-    _rule("path", r"(?<![\w:/.<\]])/(?!" + _SYSTEM + r"(?:/|\b))(?:" + _PATH + r"+/)+(?:" + _PATH + r"*[\w}])?"),
-    _rule(
-        "path",
-        r"(?<![\w:/.<\]])/(?:home|users?|scratch|work|projects?|data|lustre|gpfs|beegfs|mnt|media|nfs|"
-        r"export|local|tmp|var|opt|srv|root|group|groups|store|archive|fs)\w*(?:/" + _PATH + r"+)*(?!/)",
-    ),
-    _rule("path", r"(?<![\w/])~[\w.-]+(?:/" + _PATH + r"+)*|(?<![\w/])~(?:/" + _PATH + r"+)+"),
-    _rule("path", r"\b[a-z]:\\[^\s\"'<>|]+|\\\\[\w.-]+\\[^\s\"'<>|]+"),
-    _rule("job", r"\b(?:slurm|pbs|lsf|sge|cobalt)?_?(?:jobs?|(?:job|step|task|array)(?:[ _-]?array)?[ _-]?(?:id|number|no)s?)[\s=:#\"']{1,3}(?P<x>\d{3,}(?:[_.]\w+)?)\b"),
-    _rule("job", r"\bslurm-(?P<x>\d+(?:_\d+)?)"),
-    _rule("job", r"\bsubmitted batch job (?P<x>\d+)"),
-    _rule("account", r"(?:\baccount|\bproject|\bqos|\breservation|\bwckey|\bbilling)(?:_?name)?[\"']?" + _IS + _VALUE, _is_value),
-    _rule("account", r"--(?:account|project|qos|reservation|wckey)(?:\s+|=)" + _VALUE, _is_value),
-    _rule("partition", r"(?:\bpartition|\bqueue)s?(?:_?name)?[\"']?" + _IS + _VALUE, _is_value),
-    _rule("partition", r"--(?:partition|queue)(?:\s+|=)" + _VALUE, _is_value),
-    _rule("account", r"(?:#SBATCH|\bsbatch|\bsrun|\bsalloc)\b[^\n]*?\s-A\s*" + _VALUE, _is_value),
-    _rule("partition", r"(?:#SBATCH|\bsbatch|\bsrun|\bsalloc)\b[^\n]*?\s-p\s*" + _VALUE, _is_value),
-    _rule("host", r"(?:--(?:nodelist|exclude)(?:\s+|=)|\b(?:node_?list|nodes?_?name|host_?name|host|server|batch_?host|exec_host)[\"']?" + _IS + r")(?P<x>[a-z][\w.,-]*(?:\[[\d,-]+\])?[\w.,-]*)", _is_value),
-    _rule("host", r"\bON (?P<x>[a-z][\w.-]*) CANCELLED\b"),
-    _rule("host", r"\bslurmstepd-(?P<x>[\w.-]+):"),
-    _rule("host", r"(?<![\w.@/-])(?:[a-z0-9][a-z0-9-]*\.)+(?:local|localdomain|internal|intern|lan|cluster|hpc|intra|corp|private|home|ib|ib0|eth)\b(?!/)"),
-    _rule("host", r"(?<![\w.@/-])(?:login|node|compute|gpu|cn|nid|cpu|head|mgmt|worker|bigmem|fat)[a-z]*-?\d+(?:-\d+)*(?:\.[a-z0-9-]+)+\b"),
-    _rule("host", r"(?<![\w.@/-])(?:login|node|compute|cn|nid|worker|bigmem)-?[a-z]?\d{2,}(?:-\d+)*(?![\w.-])"),
-    _rule("user", r"\b(?:user|username|user_?name|login|logname|owner|uid)[\"']?" + r"\s*=\s*" + _VALUE, _is_value),
-    _rule("user", r"\bcancelled by (?P<x>\d{3,})\b"),
-    _rule("environment", r"\b(?:SLURM|SBATCH|PBS|LSB|SGE|SSH|AWS|AZURE|GOOGLE|KRB5?)_?\w*=" + _VALUE, _is_value),
-    _rule("environment", r"\bexport\s+\w+=" + _VALUE, _is_value),
-)  # fmt: skip
+    for kind, words in names.by_kind().items():
+        options = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+        pattern = rf"(?<![\w\[.-])(?:{options})(?![\w\]-])"
+        yield Rule(kind, re.compile(pattern, re.IGNORECASE))
+    families = "|".join(sorted(re.escape(f) for f in names.host_families()))
+    if families:
+        pattern = rf"(?<![\w\[.-])(?:{families})-?(?:\d+|\[[\d,-]+\])(?:\.[\w-]+)*(?![\w-])"
+        yield Rule("host", re.compile(pattern, re.IGNORECASE))
