@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -15,6 +17,7 @@ from milepost.config.freeze import freeze
 from milepost.config.load import parse_config
 from milepost.durable import read_json, write_json
 from milepost.errors import ConfigError, Refused
+from milepost.lease import boot_id
 from milepost.paths import RunPaths
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
@@ -129,16 +132,21 @@ def test_no_smoke_test_is_refused(paths: RunPaths) -> None:
     assert isinstance(plan(paths).exception, Refused)
 
 
-def test_attempts_of_the_run_are_read_and_a_live_one_is_not(paths: RunPaths) -> None:
+def test_attempts_of_the_run_are_read_and_a_live_one_is_no_failure(paths: RunPaths) -> None:
     live = paths.shard("0001")
-    ended = {"stop": None, "ended": None, "useful_s": 7200.0, "finding": None}
-    write_json(live.attempt(1), ended)
-    write_json(live.attempt(2), ended)
+    me = psutil.Process()
+    holder = {"host": socket.gethostname(), "pid": me.pid, "process_start": me.create_time()}
+    holder |= {"boot_id": boot_id(), "token": "t", "slurm_job_id": None, "attempt": 2}
+    began = {"stop": None, "ended": None, "finding": None}
+    killed = {"started": "2026-01-01T00:00:00Z", "last_sign": "2026-01-01T02:00:00Z"}
+    write_json(live.attempt(1), {"attempt": 1, **began, **killed})
+    at_work = {"started": "2026-01-01T02:00:00Z"}
+    write_json(live.attempt(2), holder | began | at_work)
     write_json(live.attempts / "2.restored.json", {"lost_s": 1.0})  # no attempt, lies beside it
-    live.lease.write_text("{}")
+    write_json(live.lease, holder | {"heartbeat": "2026-01-01T03:00:00Z"})
     found = json.loads(plan(paths, "--json").output)
     source = next(row["source"] for row in found["assumptions"] if row["name"] == "mtbf_s")
-    assert source == "measured by the run's attempts (1 failure in 2 h)"
+    assert source == "1 failure in 3 node h of the run's attempts"
 
 
 def test_a_profile_file_that_vanished_is_named(tmp_path: Path) -> None:

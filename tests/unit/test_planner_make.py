@@ -146,8 +146,11 @@ def test_stages_and_resumable_work_have_a_shard_a_row() -> None:
     assert (plan["tasks_per_shard"], plan["shard_count"], plan["shard_s"]) == (None, 3, 36000.0)
 
 
+DAILY = replace(RESUMABLE, planner=PlannerSpec(mtbf_h=24.0))
+
+
 def test_interval_is_the_optimum_in_whole_chunks() -> None:
-    plan = make_plan(RESUMABLE, long_smoke(), 3)
+    plan = make_plan(DAILY, long_smoke(), 3)
     best = exact_interval(20.0, 24 * HOUR)
     chunks = 36000.0 / plan["interval_s"]
     assert chunks == pytest.approx(round(chunks), rel=1e-5)
@@ -158,7 +161,7 @@ def test_interval_is_the_optimum_in_whole_chunks() -> None:
 
 
 def test_interval_fits_the_walltime_when_the_work_does_not() -> None:
-    spec = replace(RESUMABLE, resources=Resources(cpus=4, gpus=1, runtime_s=4 * 3600))
+    spec = replace(DAILY, resources=Resources(cpus=4, gpus=1, runtime_s=4 * 3600))
     plan = make_plan(spec, long_smoke(), 1)
     left = 4 * HOUR - (30.0 + 0.2 + 60.0) - 25.0
     parts = left / (plan["interval_s"] + 20.0)
@@ -180,6 +183,28 @@ def test_nothing_measured_is_120_seconds_and_says_default() -> None:
     assert plan["overhead"]["fraction"] is None
     assert value(plan, "t_ckpt_s") is None
     assert source(plan, "t_ckpt_s") == "not measured"
+
+
+def test_nothing_known_of_failures_is_120_seconds_and_says_default() -> None:
+    quick = long_smoke(t_ckpt_s={"median": 2.0, "p95": 3.0, "n": 5})
+    plan = make_plan(RESUMABLE, quick, 1)
+    assert plan["interval_s"] == 120.0
+    assert plan["interval_source"] == "default, nothing is known of failures"
+    assert source(plan, "mtbf_s") == "default"
+    assert plan["mtbf"]["failures"]["is_known"] is False
+
+
+def test_the_default_gives_way_to_a_checkpoint_that_takes_long() -> None:
+    plan = make_plan(RESUMABLE, long_smoke(), 1)
+    assert plan["interval_s"] == 400.0
+    assert any("lengthened to 400 s" in note for note in plan["notes"])
+
+
+def test_the_default_is_fitted_to_a_walltime_that_the_work_does_not_fit_into() -> None:
+    spec = replace(RESUMABLE, resources=Resources(cpus=4, gpus=1, runtime_s=4 * 3600))
+    plan = make_plan(spec, long_smoke(t_ckpt_s={"median": 2.0, "p95": 3.0, "n": 5}), 1)
+    left = 4 * HOUR - (3.0 + 0.2 + 60.0) - 25.0
+    assert left / (plan["interval_s"] + 2.0) == pytest.approx(round(left / 122.0), rel=1e-5)
 
 
 @pytest.mark.parametrize("stated", [None, 900.0])
@@ -218,10 +243,18 @@ def test_a_reduced_slice_says_nothing_about_the_run() -> None:
 
 
 def test_attempts_of_the_run_move_the_mtbf() -> None:
-    lost = {"stop": None, "started": None, "ended": None, "useful_s": 7200.0, "finding": None}
+    times = {"started": "2026-01-01T00:00:00Z", "last_sign": "2026-01-01T02:00:00Z"}
+    lost = {"stop": None, "ended": None, "finding": None, **times}
     plan = make_plan(RESUMABLE, long_smoke(), 1, [lost, lost])
     assert value(plan, "mtbf_s") == pytest.approx(4 * HOUR / 2.5)
-    assert source(plan, "mtbf_s").startswith("measured by the run's attempts")
+    assert source(plan, "mtbf_s") == "2 failures in 4 node h of the run's attempts"
+    assert plan["interval_s"] == pytest.approx(exact_interval(20.0, 4 * HOUR / 2.5), rel=0.05)
+    assert value(plan, "attempts_failures") == 2
+    assert value(plan, "attempts_node_h") == pytest.approx(4.0)
+    assert (value(plan, "accounting_executions"), source(plan, "accounting_executions")) == (
+        None,
+        "not asked",
+    )
 
 
 def test_the_cheapest_pair_is_chosen_and_priced() -> None:

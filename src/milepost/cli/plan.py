@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from milepost.cli.options import json_option, root_option
 from milepost.errors import ConfigError, Refused
 from milepost.paths import RunPaths
+
+if TYPE_CHECKING:
+    from milepost.slurm.past import PastJobs
 
 
 @click.command()
@@ -50,6 +54,7 @@ def _read_inputs(paths: RunPaths) -> dict[str, Any]:
     """Arguments of make_plan, from the files of the run."""
     from milepost.config.contract import load_contract
     from milepost.durable import read_json
+    from milepost.runner.observed import attempts_of_run
 
     contract = load_contract(paths)
     if not paths.smoke.is_file():
@@ -64,8 +69,9 @@ def _read_inputs(paths: RunPaths) -> dict[str, Any]:
         "spec": contract.spec,
         "smoke": smoke,
         "tasks": int(contract.table["rows"]),
-        "attempts": _read_attempts(paths),
+        "attempts": attempts_of_run(paths),
         "profiles": _read_profiles(contract.spec.planner.profiles, paths.root),
+        "jobs": _read_jobs(contract.spec.planner.history_days),
     }
 
 
@@ -85,17 +91,14 @@ def _gate(smoke: dict[str, Any], digest: str, paths: RunPaths) -> None:
         )
 
 
-def _read_attempts(paths: RunPaths) -> list[dict[str, Any]]:
-    """Attempt records of all shards, oldest first in each; one that may still run is left out."""
-    from milepost.lease import attempt_records
+def _read_jobs(days: float | None) -> PastJobs | None:
+    """What the accounting knows of the user's own jobs; None when nobody is to be asked."""
+    if days is None:
+        return None
+    from milepost.slurm.past import past_jobs
 
-    records = []
-    for shard in sorted(paths.work.glob("shards/*")):
-        found = attempt_records(shard)
-        if found and found[-1].get("ended") is None and (shard / "lease.json").exists():
-            found.pop()
-        records += found
-    return records
+    now_s = time.time()
+    return past_jobs(now_s - days * 86400.0, now_s)
 
 
 def _read_profiles(name: str | None, root: Path) -> Any:

@@ -146,6 +146,7 @@ class PlannerSpec:
     budget: float | None = None
     mtbf_h: float | None = None
     profiles: str | None = None
+    history_days: float | None = 90.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from typing import Any
 from milepost.config.spec import RunSpec
 from milepost.model import WorkKind
 from milepost.planner.choose import Choice
+from milepost.planner.failure_rows import failure_rows
+from milepost.planner.history import History
 from milepost.planner.measured import Measured
 
 MEASURED = "measured by the smoke test"
@@ -17,6 +19,7 @@ STATED = "stated in the config"
 def list_assumptions(
     spec: RunSpec,
     measured: Measured,
+    history: History,
     choice: Choice,
     tasks: int,
     walltime_s: int,
@@ -30,13 +33,10 @@ def list_assumptions(
         _row("runtime_s", spec.resources.runtime_s, "s", STATED),
         _row("walltime_s", walltime_s, "s", walltime_source),
         *_measured_rows(spec, measured, found.restore_s),
-        _row("mtbf_s", found.hazard.failures.value_s, "s", found.hazard.failures.source),
+        *failure_rows(history, found.hazard),
     ]
     if found.hazard.preempt_mtbf_s is not None:
         rows += [
-            _row(
-                "preemption_mtbf_s", found.hazard.preempt_mtbf_s, "s", found.hazard.preempt_source
-            ),
             _row("notice_s", found.machine.notice_s, "s", "stated in the profile"),
             _row("saved_in_notice", found.hazard.saved_chance, "", "computed from t_ckpt_s"),
             _row("effective_mtbf_s", found.hazard.value_s, "s", "computed"),

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from milepost.config.spec import RunSpec
 from milepost.model import WorkKind
 from milepost.planner import mtbf as mtbf_of
+from milepost.planner.history import History
 from milepost.planner.interval import Interval, choose_interval
 from milepost.planner.machine import Machine
 from milepost.planner.measured import Measured, Spread
-from milepost.planner.mtbf import History, Mtbf
+from milepost.planner.mtbf import Mtbf
 from milepost.planner.preemption import effective_mtbf, forced_checkpoint_chance
 from milepost.planner.theory import exact_overhead, textbook_overhead
-from milepost.planner.walltime import end_margin, even_split
+from milepost.planner.walltime import end_margin, even_split, split_near
 
 DEFAULT_DOWNTIME_S = 60.0
 """Assumed wait between a failure and the next start."""
@@ -24,12 +25,25 @@ class Hazard:
     """How often work is lost: hard failures, preemptions, and both as one effective MTBF."""
 
     failures: Mtbf
-    preempt_mtbf_s: float | None
-    preempt_source: str
+    preemptions: Mtbf | None
     saved_chance: float
     value_s: float
     low_s: float | None
     high_s: float | None
+
+    @property
+    def preempt_mtbf_s(self) -> float | None:
+        """Mean seconds between preemptions; None when there are none."""
+        return None if self.preemptions is None else self.preemptions.value_s
+
+    @property
+    def preempt_source(self) -> str:
+        return "" if self.preemptions is None else self.preemptions.source
+
+    @property
+    def is_known(self) -> bool:
+        """Is there more to plan the interval with than a default?"""
+        return self.failures.is_known or self.preemptions is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,8 @@ def forecast(
     t_ckpt = _scaled(measured.t_ckpt, machine.write_speed)
     hazard = _hazard(spec, history, machine, t_ckpt, measured.step_s)
     useful_s = None if work_s is None else work_s / machine.speed
-    interval = _interval(spec, measured, machine, t_ckpt, hazard.value_s, useful_s)
+    mtbf_s = hazard.value_s if hazard.is_known else None
+    interval = _interval(spec, measured, machine, t_ckpt, mtbf_s, useful_s)
     unit_s, cost_s = _durable_unit(spec, measured, machine, t_ckpt, interval)
     restore_s = _restore(measured, spec.work.kind, t_ckpt)
     lag_s = max(0.0, (measured.durable_s or 0.0) - (cost_s or 0.0)) if cost_s else 0.0
@@ -95,20 +110,26 @@ def _hazard(
     spec: RunSpec, history: History, machine: Machine, t_ckpt: Spread | None, step_s: float | None
 ) -> Hazard:
     failures = mtbf_of.estimate(spec.planner.mtbf_h, history, machine.mtbf_h)
-    preempt_s = mtbf_of.preemption_mtbf(history, machine.preempt_mtbf_h)
+    preemptions = mtbf_of.estimate_preemption(history, machine.preempt_mtbf_h)
     saved = 0.0
-    if preempt_s is not None and machine.notice_s is not None and t_ckpt is not None:
+    if preemptions is not None and machine.notice_s is not None and t_ckpt is not None:
         saved = forced_checkpoint_chance(
             machine.notice_s, step_s or 0.0, t_ckpt.median_s, t_ckpt.p95_s
         )
 
-    def both(mtbf_s: float | None) -> float | None:
+    def both(mtbf_s: float | None, preempt_s: float | None) -> float | None:
         return None if mtbf_s is None else effective_mtbf(mtbf_s, preempt_s, saved)
 
-    value = effective_mtbf(failures.value_s, preempt_s, saved)
-    source = "measured by the run's attempts" if history.preemptions else "stated in the profile"
+    value_s = low_s = high_s = None
+    if preemptions is not None:
+        value_s, low_s, high_s = preemptions.value_s, preemptions.low_s, preemptions.high_s
     return Hazard(
-        failures, preempt_s, source, saved, value, both(failures.low_s), both(failures.high_s)
+        failures,
+        preemptions,
+        saved,
+        effective_mtbf(failures.value_s, value_s, saved),
+        both(failures.low_s, low_s),
+        both(failures.high_s, high_s),
     )
 
 
@@ -117,7 +138,7 @@ def _interval(
     measured: Measured,
     machine: Machine,
     t_ckpt: Spread | None,
-    mtbf_s: float,
+    mtbf_s: float | None,
     work_s: float | None,
 ) -> Interval:
     is_resumable = spec.work.kind is WorkKind.RESUMABLE
@@ -138,7 +159,10 @@ def _interval(
     left_s = spec.resources.runtime_s - margin - (measured.restore_s or 0.0)
     if work_s <= left_s or left_s <= 0.0:
         return found
-    fitted = even_split(left_s, cost.median_s, mtbf_s)
+    if mtbf_s is None:
+        fitted = split_near(left_s, cost.median_s, found.seconds)
+    else:
+        fitted = even_split(left_s, cost.median_s, mtbf_s)
     if not measured.durable_s or fitted >= measured.durable_s:
         note = "interval fitted to the walltime: the work takes more than one allocation"
         seconds = min(fitted, found.seconds) if machine.is_interruptible else fitted

@@ -10,6 +10,10 @@ DEFAULT_INTERVAL_S = 120.0
 """Used when nothing is known, and the longest interval in interruptible mode."""
 
 
+DEFAULT_SHARE = 0.05
+"""The default gives way to a checkpoint that would cost more than this part of the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """Seconds of useful work between checkpoints, where it comes from, what bounded it."""
@@ -22,7 +26,7 @@ class Interval:
 def choose_interval(
     stated_s: float | None,
     t_ckpt_s: float | None,
-    mtbf_s: float,
+    mtbf_s: float | None,
     *,
     durable_s: float | None = None,
     is_interruptible: bool = False,
@@ -30,6 +34,7 @@ def choose_interval(
 ) -> Interval:
     """The contract's number, else the exact optimum, else 120 s; then the bounds.
 
+    `mtbf_s` is None when nothing is known of failures: there is no optimum then.
     `durable_s` is how long a checkpoint takes to become durable: a shorter interval would let
     the queue of unwritten checkpoints grow. `work_s` is the useful work of one shard, cut into
     whole chunks when it is known.
@@ -38,10 +43,25 @@ def choose_interval(
         first = Interval(stated_s, "stated in the config (checkpoint.interval_seconds)")
     elif t_ckpt_s is None:
         first = Interval(DEFAULT_INTERVAL_S, "default, no checkpoint was measured")
+    elif mtbf_s is None:
+        first = _default(t_ckpt_s)
     else:
         seconds = optimal_interval(t_ckpt_s, mtbf_s, work_s)
         first = Interval(seconds, "computed from the measured t_ckpt and the MTBF")
     return _above_durable(_below_cap(first, is_interruptible), durable_s)
+
+
+def _default(t_ckpt_s: float) -> Interval:
+    """120 s; longer where a checkpoint takes so long that it would cost too much."""
+    found = Interval(DEFAULT_INTERVAL_S, "default, nothing is known of failures")
+    least_s = t_ckpt_s / DEFAULT_SHARE
+    if least_s <= found.seconds:
+        return found
+    note = (
+        f"interval {found.seconds:.4g} s lengthened to {least_s:.4g} s: a checkpoint takes "
+        f"{t_ckpt_s:.4g} s and would cost more than {100 * DEFAULT_SHARE:g} %"
+    )
+    return Interval(least_s, found.source, (note,))
 
 
 def optimal_interval(t_ckpt_s: float, mtbf_s: float, work_s: float | None = None) -> float:

@@ -11,12 +11,14 @@ from milepost.model import WorkKind
 from milepost.planner.assumptions import list_assumptions, rounded
 from milepost.planner.choose import Choice, Placement, choose_machine
 from milepost.planner.forecast import Forecast
+from milepost.planner.history import WINDOW_DAYS, read_history
 from milepost.planner.measured import Measured, read_measured
-from milepost.planner.mtbf import read_history
 from milepost.planner.sharding import ShardPlan, shard_seconds, split_tasks
 from milepost.planner.theory import cost_overhead, cost_total
+from milepost.planner.updated import mtbf_record
 from milepost.planner.walltime import end_margin, reservations
 from milepost.planner.words import duration, percent
+from milepost.slurm.past import PastJobs
 
 SCHEMA = 1
 _NOTABLE = 0.05
@@ -32,14 +34,16 @@ def make_plan(
     tasks: int,
     attempts: Sequence[Mapping[str, Any]] = (),
     profiles: Mapping[str, Any] | None = None,
+    jobs: PastJobs | None = None,
 ) -> dict[str, Any]:
     """Plan a run of `tasks` rows; the result is plan.json.
 
     `smoke` is a smoke.json that passed, `attempts` the attempt records of the run so far,
-    `profiles` a parsed gpu_profiles.yaml. Pure: the same inputs give the same bytes. A wish
+    `profiles` a parsed gpu_profiles.yaml, `jobs` what the accounting said. Pure: the same inputs give the same bytes. A wish
     that cannot be met is a ConfigError (sharding) or Refused (deadline, budget, memory).
     """
-    measured, history = read_measured(smoke), read_history(attempts)
+    measured = read_measured(smoke)
+    history = read_history(attempts, jobs, spec.planner.history_days or WINDOW_DAYS)
     shards = _shards(spec, measured, tasks)
     choice = choose_machine(spec, measured, history, shards, profiles)
     found = choice.forecast
@@ -64,8 +68,9 @@ def make_plan(
             "expected_s": choice.time_s,
             "overhead": _overhead(choice),
             "cost": _cost(spec, choice),
+            "mtbf": mtbf_record(history, found, spec.planner.mtbf_h),
             "assumptions": list_assumptions(
-                spec, measured, choice, tasks, walltime_s, walltime_source
+                spec, measured, history, choice, tasks, walltime_s, walltime_source
             ),
             "notes": [*found.interval.notes, *notes, *_notes(spec, smoke, measured, choice)],
         }
@@ -203,7 +208,8 @@ def _notes(
     spec: RunSpec, smoke: Mapping[str, Any], measured: Measured, choice: Choice
 ) -> list[str]:
     found = choice.forecast
-    notes = [*choice.notes, *_startup_note(spec, measured, found)]
+    notes = [*choice.notes, *found.hazard.failures.notes]
+    notes += _startup_note(spec, measured, found)
     if measured.is_reduced:
         names = ", ".join(sorted(smoke["slice"]["set"]))
         notes.append(

@@ -1,157 +1,194 @@
-"""Mean time between failures from few failures, with its uncertainty.
-
-Failures come at a constant rate; time that ended without a failure counts as exposure
-(censored). The posterior of the rate is Gamma(a + n, b + S) with n failures in S seconds. The
-expected cost is linear in the rate, so the value to plan with is one over the mean rate.
-"""
+"""Mean time between failures of a job: what it is planned with, how sure that is, and why."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from milepost.planner.exposure import End, burstiness, gaps, weibull_shape
+from milepost.planner.history import History
+from milepost.planner.rate import Counts, posterior, zero_failure_bound
 
 DEFAULT_MTBF_S = 24 * 3600.0
-"""What is assumed of a job when nothing is known: one failure a day."""
+"""What losses are foretold with when nothing is known: one failure a day."""
+_OPEN = 0.5
+"""A share of the nodes with a wider interval than this is not told by the data."""
 
-JEFFREYS = (0.5, 0.0)
-"""Prior (failures, seconds) that says nothing."""
+
+_NAMES = {"accounting": "Slurm's accounting", "attempts": "the run's attempts"}
 
 
 @dataclass(frozen=True, slots=True)
 class Mtbf:
-    """MTBF of one job in seconds, its 90 % interval (None when it was stated), its source."""
+    """MTBF of one job in seconds, its 90 % interval (None when it was stated), its source.
+
+    `is_known` is False when neither failures nor quiet time say anything: then the value is a
+    default. `bound_s`: without any failure it is at least this (95 %). `share` of the nodes in the
+    rate, the rest does not scale with them. `c2` of the gaps between failures, `shape` of a
+    Weibull distribution of them; None where there are too few.
+    """
 
     value_s: float
     low_s: float | None
     high_s: float | None
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What the attempts of a run tell: hard failures, preemptions, seconds at risk."""
-
+    is_known: bool = True
     failures: int = 0
-    preemptions: int = 0
-    exposure_s: float = 0.0
+    node_s: float = 0.0
+    job_s: float = 0.0
+    bound_s: float | None = None
+    share: float | None = None
+    share_low: float | None = None
+    share_high: float | None = None
+    c2: float | None = None
+    shape: float | None = None
+    notes: tuple[str, ...] = ()
 
 
-def gamma_posterior(
-    failures: int,
-    exposure_s: float,
-    prior: tuple[float, float] = JEFFREYS,
-    level: float = 0.9,
-) -> tuple[float, float, float]:
-    """MTBF to plan with, and its lower and upper credible bound, in seconds.
+def estimate(
+    stated_h: float | None, history: History, profile_h: float | None, nodes: int = 1
+) -> Mtbf:
+    """MTBF of a job on `nodes` nodes: stated in the config, else from history and profile.
 
-    `prior` is worth prior[0] failures in prior[1] seconds.
-    """
-    from scipy.special import gammaincinv
-
-    shape, rate = prior[0] + failures, prior[1] + exposure_s
-    tail = (1.0 - level) / 2.0
-    low = rate / float(gammaincinv(shape, 1.0 - tail))
-    return rate / shape, low, rate / float(gammaincinv(shape, tail))
-
-
-def zero_failure_bound(exposure_s: float, confidence: float = 0.95) -> float:
-    """Lower bound of the MTBF after `exposure_s` seconds without a failure: S / -ln(1-c).
-
-    NIST/SEMATECH e-Handbook 8.4.5.1.
-    """
-    return exposure_s / -math.log(1.0 - confidence)
-
-
-def chi2_interval(failures: int, exposure_s: float, level: float = 0.9) -> tuple[float, float]:
-    """Two-sided confidence interval of the MTBF, time-censored: 2S / chi2 (NIST 8.4.5.1).
-
-    The upper end is infinite when there was no failure.
-    """
-    from scipy.special import gammaincinv
-
-    tail = (1.0 - level) / 2.0
-    low = exposure_s / float(gammaincinv(failures + 1, 1.0 - tail))
-    if failures == 0:
-        return low, math.inf
-    return low, exposure_s / float(gammaincinv(failures, tail))
-
-
-def estimate(stated_h: float | None, history: History, profile_h: float | None) -> Mtbf:
-    """The MTBF to plan with: stated, else from the run's attempts, else profile, else default.
-
-    A profile's value and the default are worth one failure: they give way to what is observed.
-    Without any failure the observed time only bounds the MTBF from below.
+    The profile's value is worth one failure and gives way to what is observed; without one, the
+    prior says nothing. Without any failure, quiet time counts as soon as it says more than the
+    default; until then the default holds, and says that it is one.
     """
     if stated_h is not None:
         return Mtbf(stated_h * 3600.0, None, None, "stated in the config (planner.mtbf_h)")
-    believed_s = DEFAULT_MTBF_S if profile_h is None else profile_h * 3600.0
-    name = "default" if profile_h is None else "stated in the profile"
-    if history.failures and history.exposure_s > 0.0:
-        prior = JEFFREYS if profile_h is None else (1.0, believed_s)
-        return Mtbf(
-            *gamma_posterior(history.failures, history.exposure_s, prior),
-            f"measured by the run's attempts ({_count(history)})",
-        )
-    _, low, high = gamma_posterior(0, 0.0, (1.0, believed_s))
-    if history.exposure_s <= 0.0:
-        return Mtbf(believed_s, low, high, name)
-    bound = zero_failure_bound(history.exposure_s)
-    value = max(believed_s, bound)
-    said = f"{name}; {_count(history)} bound it to at least {bound / 3600.0:.3g} h (95 %)"
-    return Mtbf(value, max(low, bound), max(high, value), said)
+    between = gaps(history.spans, End.FAILURE)
+    observed = _failures(history)
+    counts = replace(observed, dispersion=max(1.0, burstiness(between) or 1.0))
+    found = _estimate(counts, End.FAILURE, profile_h, nodes, _seen(history, End.FAILURE))
+    if found is None or (profile_h is None and not found.failures and _is_short(found)):
+        return _default(found)
+    return _with_gaps(found, between, observed.node_s)
 
 
-def read_history(attempts: Sequence[Mapping[str, Any]]) -> History:
-    """Count hard failures, preemptions and seconds at risk in the records of attempts.
+def estimate_preemption(history: History, profile_h: float | None) -> Mtbf | None:
+    """Mean time between preemptions of a job, whatever its size; None when none was seen or stated.
 
-    A failure is an end that another try can pass (node lost, killed, storage gone). An end
-    that belongs to the work (wrong data, too little memory or time) is exposure, not a failure.
+    Only executions where somebody was preempted count as being at risk of it.
     """
-    ends = [_how_it_ended(one) for one in attempts]
-    return History(
-        failures=ends.count("failure"),
-        preemptions=ends.count("preemption"),
-        exposure_s=sum(_seconds(one) for one in attempts),
+    places = {span.place for span in history.spans if span.end is End.PREEMPTION}
+    at_risk = [replace(one, nodes=1) for one in history.spans if one.place in places]
+    between = gaps(at_risk, End.PREEMPTION)
+    preempted = sum(source.tally.preemptions for source in history.sources)
+    seconds = math.fsum(source.tally.preemptible_s for source in history.sources)
+    if not preempted and profile_h is None:
+        return None
+    spread = max(1.0, burstiness(between) or 1.0)
+    counts = Counts(seconds, seconds, {1: preempted} if preempted else {}, spread)
+    found = _estimate(counts, End.PREEMPTION, profile_h, 1, _seen(history, End.PREEMPTION))
+    if found is None:
+        return None
+    plain = replace(found, share=None, share_low=None, share_high=None)
+    return _with_gaps(plain, between, seconds)
+
+
+def _failures(history: History) -> Counts:
+    """Failures and time at risk of all sources."""
+    tallies = [source.tally for source in history.sources]
+    sizes: Counter[int] = Counter()
+    for one in tallies:
+        sizes.update(one.failures)
+    node_s = math.fsum(one.node_s for one in tallies)
+    return Counts(node_s, math.fsum(one.job_s for one in tallies), dict(sorted(sizes.items())))
+
+
+def _estimate(
+    counts: Counts, kind: End, stated_h: float | None, nodes: int, seen: str
+) -> Mtbf | None:
+    """None when there is neither time at risk nor a stated value."""
+    prior_s = None if stated_h is None else stated_h * 3600.0
+    is_observed = counts.job_s > 0.0
+    if not is_observed:
+        counts = Counts()
+        if prior_s is None:
+            return None
+    rate = posterior(counts, nodes, prior_s)
+    return Mtbf(
+        value_s=1.0 / rate.mean,
+        low_s=1.0 / rate.high,
+        high_s=1.0 / rate.low,
+        source=_source(counts, prior_s, seen, kind),
+        failures=counts.failures,
+        node_s=counts.node_s,
+        job_s=counts.job_s,
+        bound_s=_bound(counts, nodes) if is_observed and not counts.failures else None,
+        share=rate.share if is_observed else None,
+        share_low=rate.share_low if is_observed else None,
+        share_high=rate.share_high if is_observed else None,
+        notes=_notes(counts, nodes, rate.share_high - rate.share_low) if is_observed else (),
     )
 
 
-_TRANSIENT = ("retry_same", "resume_from_checkpoint")
-_WALLTIME = ("requeued: its walltime ends", "requeued: its time limit is reached")
+def _with_gaps(found: Mtbf, between: Sequence[float], exposure_s: float) -> Mtbf:
+    """Beside it, what the gaps between ends tell; `exposure_s` in the same clock as they."""
+    rest_s = max(0.0, exposure_s - math.fsum(between))
+    return replace(found, c2=burstiness(between), shape=weibull_shape(between, rest_s))
 
 
-def _how_it_ended(attempt: Mapping[str, Any]) -> str:
-    stop = attempt.get("stop")
-    if stop is None:
-        return "failure"
-    if stop == "signal URG" or attempt.get("then") in _WALLTIME:
-        return "other"
-    if str(stop).startswith("signal"):
-        return "preemption"
-    finding = attempt.get("finding") or {}
-    if stop in ("failed", "error") and finding.get("action") in _TRANSIENT:
-        return "failure"
-    return "other"
+def _bound(counts: Counts, nodes: int) -> float:
+    """The smaller one of both ways to scale, so that it holds in either."""
+    return zero_failure_bound(min(counts.node_s / nodes, counts.job_s))
 
 
-def _seconds(attempt: Mapping[str, Any]) -> float:
-    if attempt.get("started") and attempt.get("ended"):
-        from datetime import datetime
-
-        span = datetime.fromisoformat(attempt["ended"]) - datetime.fromisoformat(attempt["started"])
-        return max(0.0, span.total_seconds())
-    return sum(float(attempt.get(key) or 0.0) for key in ("useful_s", "checkpoint_s", "lost_s"))
+def _is_short(found: Mtbf) -> bool:
+    return found.value_s < DEFAULT_MTBF_S
 
 
-def _count(history: History) -> str:
-    noun = "failure" if history.failures == 1 else "failures"
-    return f"{history.failures} {noun} in {history.exposure_s / 3600.0:.3g} h"
+def _default(found: Mtbf | None) -> Mtbf:
+    """One failure a day, worth one failure; what was observed only bounds it."""
+    if found is None or found.bound_s is None:
+        rate = posterior(Counts(), 1, DEFAULT_MTBF_S)
+        return Mtbf(DEFAULT_MTBF_S, 1.0 / rate.high, 1.0 / rate.low, "default", is_known=False)
+    return Mtbf(
+        value_s=DEFAULT_MTBF_S,
+        low_s=found.bound_s,
+        high_s=max(DEFAULT_MTBF_S, found.high_s or 0.0),
+        source=f"default; {found.source} bound it to at least {_hours(found.bound_s)} h (95 %)",
+        is_known=False,
+        node_s=found.node_s,
+        job_s=found.job_s,
+        bound_s=found.bound_s,
+    )
 
 
-def preemption_mtbf(history: History, profile_h: float | None) -> float | None:
-    """Mean seconds between preemptions of a job; None when none was seen or stated."""
-    if history.preemptions and history.exposure_s > 0.0:
-        prior = JEFFREYS if profile_h is None else (1.0, profile_h * 3600.0)
-        return gamma_posterior(history.preemptions, history.exposure_s, prior)[0]
-    return None if profile_h is None else profile_h * 3600.0
+def _seen(history: History, kind: End) -> str:
+    """The sources that have anything to say about it."""
+    names = [
+        _NAMES[source.name]
+        for source in history.sources
+        if (source.tally.executions if kind is End.FAILURE else source.tally.preemptions)
+    ]
+    return " and ".join(names)
+
+
+def _source(counts: Counts, prior_s: float | None, seen: str, kind: End) -> str:
+    """Short enough for one line of a terminal; the counts are rows of their own."""
+    if counts.job_s <= 0.0:
+        return "stated in the profile"
+    noun = f"{kind}" if counts.failures == 1 else f"{kind}s"
+    unit = "node h" if kind is End.FAILURE else "h"
+    text = f"{counts.failures} {noun} in {_hours(counts.node_s)} {unit} of {seen}"
+    return text if prior_s is None else f"{text}, and the profile's value"
+
+
+def _notes(counts: Counts, nodes: int, width: float) -> tuple[str, ...]:
+    """What the data cannot tell, and what is assumed instead."""
+    mean = counts.node_s / counts.job_s
+    is_same = all(size == nodes for size in counts.sizes) and abs(mean - nodes) < 1e-6 * nodes
+    if is_same or not counts.failures or width <= _OPEN:
+        return ()
+    return (
+        f"the jobs of the past had {mean:.3g} nodes on average, a shard has {nodes}: "
+        f"{counts.failures} failures do not tell whether failures grow with the nodes, "
+        "so both extremes are weighed as the data allow",
+    )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600.0:.3g}"

@@ -23,7 +23,12 @@ def even_split(left_s: float, t_ckpt_s: float, mtbf_s: float) -> float:
     The last checkpoint ends with the reservation, so that no work is thrown away there; within
     0.01 % of dynamic programming. At least one part; never longer than what is left.
     """
-    period = exact_interval(t_ckpt_s, mtbf_s) + t_ckpt_s
+    return split_near(left_s, t_ckpt_s, exact_interval(t_ckpt_s, mtbf_s))
+
+
+def split_near(left_s: float, t_ckpt_s: float, interval_s: float) -> float:
+    """The interval nearest to `interval_s` that cuts `left_s` seconds into equal parts."""
+    period = interval_s + t_ckpt_s
     parts = max(1, round(left_s / period)) if period > 0.0 else 1
     return max(0.0, left_s / parts - t_ckpt_s)
 

@@ -47,17 +47,22 @@ def _sacct(batch: Iterable[str], since: float) -> str:
         *("-S", print_time(since - CLOCK_SKEW_S)),
         *("-o", ",".join((*FIELDS, *newer, *FREE_TEXT))),
     )
-    if _DISABLED in (said.err + said.out).lower():
+    if is_accounting_disabled(said):
         raise NoAccounting(
             "this cluster keeps no accounting",
             said=said,
             fix="the states of ended jobs come from slurmctld alone, for MinJobAge seconds",
         )
-    if said.exit_code != 0 or _complains(said):
+    if said.exit_code != 0 or sacct_complains(said):
         raise failed(said)
     return said.out
 
 
-def _complains(said: Said) -> bool:
+def is_accounting_disabled(said: Said) -> bool:
+    """Does sacct say that this cluster keeps no accounting?"""
+    return _DISABLED in (said.err + said.out).lower()
+
+
+def sacct_complains(said: Said) -> bool:
     """Before 23.11 sacct could fail with exit code 0: it said so, and printed at most a header."""
     return "error:" in said.err and len(said.out.strip().splitlines()) <= 1

@@ -44,6 +44,8 @@ class Row:
     name: str = ""
     restarts: int | None = None
     derived_exit_code: ExitCode | None = None
+    node_count: int | None = None
+    gpu_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,11 @@ FIELDS = (
     *("ReqMem", "ReqCPUS", "AllocCPUS", "NNodes", "TimelimitRaw", "NodeList"),
     *("Partition", "QOS", "Account"),
 )
+PAST = (
+    *("JobID", "JobIDRaw", "State", "Submit", "Start", "End", "ElapsedRaw"),
+    *("NNodes", "AllocTRES", "Partition", "QOS"),
+)
+"""What is asked about all jobs of a window of time."""
 FREE_TEXT = ("Reason", "JobName")
 """Last, so that nothing that a user wrote can move the other fields."""
 NEWER = ("Restarts", "SLUID")
@@ -104,7 +109,23 @@ def _row(job_id: str, step: str | None, values: Mapping[str, str]) -> Row:
         reason=None if get("reason") in _NOWHERE else get("reason"),
         name=values.get("jobname", ""),
         restarts=parse_count(get("restarts")),
+        node_count=parse_count(get("nnodes")) or None,
+        gpu_count=_gpu_count(get("alloctres")),
     )
+
+
+def _gpu_count(tres: str) -> int | None:
+    """GPUs of `cpu=5,gres/gpu=2,gres/gpu:v100=2,node=1`: those named by type are the same ones.
+
+    None where nothing was allocated.
+    """
+    if not tres:
+        return None
+    counts = dict(one.split("=", 1) for one in tres.split(",") if "=" in one)
+    if "gres/gpu" in counts:
+        return parse_count(counts["gres/gpu"])
+    typed = [parse_count(value) for name, value in counts.items() if name.startswith("gres/gpu:")]
+    return sum(value or 0 for value in typed)
 
 
 def _elapsed_s(values: Mapping[str, str]) -> float | None:
