@@ -20,7 +20,7 @@ from milepost.config.spec import (
 from milepost.model import WorkKind
 from milepost.planner import theory
 from milepost.planner.make import make_plan
-from milepost.planner.mtbf import gamma_posterior
+from milepost.planner.rate import gamma_posterior
 from milepost.planner.report import report_html
 from milepost.planner.sharding import split_tasks
 from milepost.planner.summary import summarise
