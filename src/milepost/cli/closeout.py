@@ -30,7 +30,9 @@ def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bo
     """
     from milepost.clock import utc_now
     from milepost.evidence.closing import close
+    from milepost.evidence.public_texts import public_texts
     from milepost.evidence.records import record
+    from milepost.evidence.redact import without_credentials
     from milepost.paths import RunPaths
 
     if accept is not None and not accept.strip():
@@ -38,7 +40,11 @@ def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bo
             "--accept needs a reason", fix="say in a sentence why this is good enough"
         )
     closing = close(RunPaths(run, root), now=utc_now(), partial=partial, accept=accept)
-    click.echo(json.dumps(record(closing), indent=2) if as_json else _text(closing))
+    whole = without_credentials(record(closing))
+    click.echo(json.dumps(whole, indent=2) if as_json else _text(closing))
+    flag = public_texts(closing.facts.run).flag(run)
+    if flag is not None:
+        click.echo(f"milepost: {flag}", err=True)
     if not partial and not closing.closeout.is_closed:
         first = closing.closeout.open_items[0]
         raise Suspect(
