@@ -1,66 +1,59 @@
 """Assign groups of equal shards to offers: cheapest, or soonest, within limits (mixed integer).
 
-An offer is a (profile, mode) pair. It runs its shards in rounds: `places` side by side, one
-group after the other, so that its time is the sum over groups of ceil(shards/places) times the
-seconds of a shard. The time of an assignment is that of its slowest offer.
+Few shards, or shards of one size, are counted in whole rounds, and the answer is the best one.
+Many shards of many sizes would make that search explode. There parts of shards are dealt out
+first, an offer's time being its work over its places and one longest shard (never too short, too
+long by less than a round); then whole shards in rounds are searched near that answer. What a
+better one could gain at most is stated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from milepost.errors import RuntimeFailure
+from milepost.planner.model import Model, Window
+from milepost.planner.problem import Assignment, Group, Limits, Offer, has_place_for_all
+from milepost.planner.solver import Effort, Solved
 
-Shares = dict[tuple[str, str], int]
-"""(group, offer) -> number of shards; zeros are left out."""
+FEW_SHARDS, FEW_PAIRS = 300, 60
+"""Up to so many shards, in so many pairs of group and offer, the best answer is proven."""
 
+EXACT = Effort(gap=0.0, time_limit_s=20.0)
+COARSE = Effort(gap=1e-3, time_limit_s=2.0)
+SECOND = Effort(gap=1e-2, time_limit_s=1.0)
+"""For the second objective where the first one is not exact either."""
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A place to run: how many shards side by side (None: any number), GB of one GPU."""
-
-    name: str
-    places: int | None = None
-    vram_gb: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """`count` equal shards: expected seconds and cost of one by offer, GB a GPU must have.
-
-    An offer that is missing in `seconds` cannot run the group; one that is missing in `cost`
-    costs nothing that is known.
-    """
-
-    name: str
-    count: int
-    seconds: Mapping[str, float]
-    cost: Mapping[str, float]
-    vram_gb: float | None = None
+_ENOUGH = 0.01
+"""A coarse answer that may be further than this from the best one is searched more widely."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    deadline_s: float | None = None
-    budget: float | None = None
+class Question:
+    """What is asked of the solver; `solvers` in place of those that are installed."""
 
+    groups: Sequence[Group]
+    offers: Sequence[Offer]
+    limits: Limits
+    soonest: bool = False
+    solvers: Sequence[str] | None = None
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Shards by group and offer, their expected cost, and the time of the slowest offer."""
+    @property
+    def is_small(self) -> bool:
+        pairs = len(self.groups) * len(self.offers)
+        shards = sum(group.count for group in self.groups)
+        return len(self.groups) == 1 or (shards <= FEW_SHARDS and pairs <= FEW_PAIRS)
 
-    shares: Shares
-    cost: float
-    time_s: float
+    def order(self, found: Assignment) -> tuple[float, float]:
+        return (found.time_s, found.cost) if self.soonest else (found.cost, found.time_s)
 
+    def model(self, *, in_rounds: bool = True, window: Window | None = None) -> Model:
+        return Model(self.groups, self.offers, self.limits, in_rounds=in_rounds, window=window)
 
-def fits(group: Group, offer: Offer) -> bool:
-    """Has the offer the memory and a place for a shard of the group?"""
-    if offer.name not in group.seconds or offer.places == 0:
-        return False
-    return group.vram_gb is None or (offer.vram_gb or 0.0) >= group.vram_gb
+    def objectives(self, model: Model) -> tuple[Any, Any]:
+        return (model.time, model.cost) if self.soonest else (model.cost, model.time)
 
 
 def assign(
@@ -69,96 +62,94 @@ def assign(
     limits: Limits,
     *,
     soonest: bool = False,
+    solvers: Sequence[str] | None = None,
 ) -> Assignment | None:
     """The cheapest assignment, and the soonest of those; `soonest` asks the other way round.
 
-    None when no assignment keeps the limits.
+    None when no assignment keeps the limits. RuntimeFailure when no solver answers.
     """
-    model = _Model(groups, offers, limits)
-    first, second = (model.time, model.cost) if soonest else (model.cost, model.time)
-    best = model.minimise(first)
-    if best is None:
+    question = Question(groups, offers, limits, soonest, solvers)
+    if not has_place_for_all(groups, offers):
         return None
-    model.hold(first, best)
-    if model.minimise(second) is None:
-        raise RuntimeFailure("the solver lost a solution that it had found", where="planner")
-    return model.read()
+    if question.is_small:
+        return _search(question, question.model(), EXACT)
+    return _search_large(question)
 
 
-class _Model:
-    """The mixed integer model: shards x and rounds r for each pair that fits, and the time T."""
+def is_possible(groups: Sequence[Group], offers: Sequence[Offer], limits: Limits) -> bool:
+    """Can the limits be kept? One search of a small question instead of two."""
+    question = Question(groups, offers, limits)
+    if not has_place_for_all(groups, offers):
+        return False
+    if question.is_small:
+        model = question.model()
+        return model.minimise(model.time, EXACT).value is not None
+    return _search_large(question) is not None
 
-    def __init__(self, groups: Sequence[Group], offers: Sequence[Offer], limits: Limits) -> None:
-        import pulp
 
-        self.groups, self.offers = groups, offers
-        self.problem = pulp.LpProblem("assign")
-        self.time = pulp.LpVariable("time", lowBound=0)
-        self.x: dict[tuple[int, int], Any] = {}
-        self.rounds: dict[tuple[int, int], Any] = {}
-        for o, offer in enumerate(offers):
-            for g, group in enumerate(groups):
-                if fits(group, offer):
-                    self._pair(g, o, group, offer)
-            self.problem += self.time >= self._busy(o)
-        for g, group in enumerate(groups):
-            self.problem += pulp.lpSum(x for (i, _), x in self.x.items() if i == g) == group.count
-        self.cost = pulp.lpSum(
-            groups[g].cost.get(offers[o].name, 0.0) * x for (g, o), x in self.x.items()
-        )
-        if limits.deadline_s is not None:
-            self.problem += self.time <= limits.deadline_s
-        if limits.budget is not None:
-            self.problem += self.cost <= limits.budget
+def _search_large(question: Question) -> Assignment | None:
+    """Parts of shards first, then whole shards around them; wider where that is not enough."""
+    coarse = question.model(in_rounds=False)
+    first = coarse.minimise(question.objectives(coarse)[0], COARSE, question.solvers)
+    if first.value is None:
+        return _search_all(question)
+    found = None
+    for window in (coarse.near(), coarse.near(a_round=True)):
+        other = _while_it_lasts(question, window)
+        found = min((one for one in (found, other) if one), key=question.order, default=None)
+        if found is not None and found.gap <= _ENOUGH:
+            break
+    return found or _search_all(question)
 
-    def _pair(self, g: int, o: int, group: Group, offer: Offer) -> None:
-        import pulp
 
-        places = group.count if offer.places is None else offer.places
-        x = pulp.LpVariable(f"x_{g}_{o}", 0, group.count, cat="Integer")
-        rounds = pulp.LpVariable(f"r_{g}_{o}", 0, -(-group.count // places), cat="Integer")
-        self.problem += places * rounds >= x
-        self.x[g, o], self.rounds[g, o] = x, rounds
+def _search_all(question: Question) -> Assignment | None:
+    """Limits so tight that less than a round decides: the soonest answer may still keep them."""
+    model = question.model()
+    if model.minimise(model.time, COARSE, question.solvers, mip=False).value is None:
+        return None  # not even with parts of shards
+    deadline_s = question.limits.deadline_s
+    if deadline_s is not None and not question.soonest:
+        free = replace(question, limits=replace(question.limits, deadline_s=None), soonest=True)
+        fast = _search_large(free)
+        if fast is not None and fast.time_s <= deadline_s:
+            return replace(fast, gap=_gap(question, fast))
+    return _while_it_lasts(question, None)
 
-    def _busy(self, o: int) -> Any:
-        import pulp
 
-        name = self.offers[o].name
-        return pulp.lpSum(
-            self.groups[g].seconds[name] * r for (g, i), r in self.rounds.items() if i == o
-        )
+def _while_it_lasts(question: Question, window: Window | None) -> Assignment | None:
+    """Search whole shards for a bounded time; None also when nothing was found until then."""
+    try:
+        return _search(question, question.model(window=window), COARSE)
+    except RuntimeFailure:
+        return None  # nothing is claimed; who calls has another way
 
-    def minimise(self, objective: Any) -> float | None:
-        """The least value of `objective`; None when the constraints cannot be met."""
-        import pulp
 
-        self.problem.setObjective(objective + 0)
-        self.problem.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, gapRel=0.0))
-        status = pulp.LpStatus[self.problem.status]
-        if status == "Infeasible":
-            return None
-        if status != "Optimal":
-            raise RuntimeFailure(
-                f"the solver ended with {status}",
-                where="planner",
-                fix="relax deadline_h or budget, or name fewer profiles",
-            )
-        return float(pulp.value(objective) or 0.0)
+def _search(question: Question, model: Model, effort: Effort) -> Assignment | None:
+    """Best first objective; then the best second one at that value of the first."""
+    first, second = question.objectives(model)
+    best = model.minimise(first, effort, question.solvers)
+    if best.value is None:
+        return None
+    found = model.read(best.solver)
+    is_exact = effort is EXACT and best.is_best
+    gap = 0.0 if is_exact else _gap(question, found)
+    model.hold(first, best.value, effort.gap)
+    again = _try(model, second, EXACT if is_exact else SECOND, question)
+    return replace(min(found, again or found, key=question.order), gap=gap)
 
-    def hold(self, objective: Any, best: float) -> None:
-        """Keep `objective` at its best value, up to rounding, in what follows."""
-        self.problem += objective <= best + 1e-7 * max(1.0, abs(best))
 
-    def read(self) -> Assignment:
-        """The solution, recomputed from its whole numbers."""
-        shares: Shares = {}
-        cost, busy = 0.0, [0.0] * len(self.offers)
-        for (g, o), x in self.x.items():
-            number = round(x.value() or 0.0)
-            if number:
-                group, offer = self.groups[g], self.offers[o]
-                shares[group.name, offer.name] = number
-                cost += number * group.cost.get(offer.name, 0.0)
-                places = group.count if offer.places is None else offer.places
-                busy[o] += -(-number // places) * group.seconds[offer.name]
-        return Assignment(shares, cost, max(busy, default=0.0))
+def _try(model: Model, objective: Any, effort: Effort, question: Question) -> Assignment | None:
+    try:
+        found: Solved = model.minimise(objective, effort, question.solvers)
+    except RuntimeFailure:
+        return None  # the first objective's answer is an answer
+    return None if found.value is None else model.read(found.solver)
+
+
+def _gap(question: Question, found: Assignment) -> float:
+    """Bound of what a better answer could gain: against the best with parts of shards."""
+    model = question.model()
+    objective, _ = question.objectives(model)
+    bound = model.minimise(objective, COARSE, question.solvers, mip=False).value or 0.0
+    value = found.time_s / model.second if question.soonest else found.cost / model.coin
+    return max(0.0, value - bound) / value if value > 0.0 else 0.0

@@ -9,11 +9,12 @@ from typing import Any
 
 from milepost.config.spec import RunSpec
 from milepost.errors import ConfigError, Refused
-from milepost.planner.assign import Assignment, Group, Limits, Offer, assign
+from milepost.planner.assign import assign
 from milepost.planner.forecast import Forecast, forecast
 from milepost.planner.history import History
 from milepost.planner.machine import Machine
 from milepost.planner.measured import Measured
+from milepost.planner.problem import Assignment, Group, Limits, Offer
 from milepost.planner.profiles import Profiles, read_profiles
 from milepost.planner.relax import find_relaxations
 from milepost.planner.sharding import ShardPlan
