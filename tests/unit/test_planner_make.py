@@ -368,3 +368,47 @@ def test_report_escapes_what_users_write() -> None:
     plan["notes"] = ["<b>bold</b>"]
     assert "<b>" not in report_html(plan)
     assert "no interval to choose" in report_html(plan)
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "moved"),
+    [
+        ("task_s", {"median": 72000.0, "p95": 80000.0, "n": 1}, ("shard_s", "notes")),
+        ("t_ckpt_s", {"median": 80.0, "p95": 90.0, "n": 5}, ("interval_s", "overhead")),
+        ("durable_s", 5000.0, ("interval_s",)),
+        ("restore_s", 4000.0, ("overhead", "walltime_s")),
+        ("startup_s", 4000.0, ("overhead", "walltime_s")),
+        ("step_s", 900.0, ("walltime_s",)),
+        ("ckpt_bytes", 30 * 10**9, ("profile", "cost")),
+        ("max_rss_bytes", 3 << 30, ("memory", "notes")),
+    ],
+)
+def test_each_number_of_the_smoke_test_moves_the_plan(
+    key: str, number: Any, moved: tuple[str, ...]
+) -> None:
+    spec = replace(
+        RESUMABLE,
+        resources=Resources(cpus=4, gpus=1, runtime_s=24 * 3600, mem_mb=3000),
+        planner=PlannerSpec(mtbf_h=24.0, mode="on-demand"),
+    )
+    before = make_plan(spec, long_smoke(max_rss_bytes=1 << 30), 4, profiles=profiles())
+    changed = long_smoke(**{"max_rss_bytes": 1 << 30, key: number})
+    after = make_plan(spec, changed, 4, profiles=profiles())
+    for name in moved:
+        assert after[name] != before[name], name
+
+
+def test_memory_is_that_of_all_tasks_that_run_at_once() -> None:
+    plan = make_plan(BATCH, smoke(max_rss_bytes=500 << 20), 100)
+    assert plan["memory"] == {
+        "max_rss_bytes": 500 << 20,
+        "at_once": 2,
+        "needed_mb": 1200,
+        "asked_mb": 1000,
+    }
+    note = "a task took up to 500 MB, 2 run at once: resources.mem_mb 1000 is too little"
+    assert any(one.startswith(note) for one in plan["notes"])
+    ample = replace(BATCH, resources=Resources(cpus=2, mem_mb=64000, runtime_s=7200))
+    assert any("far more" in one for one in make_plan(ample, smoke(max_rss_bytes=1), 9)["notes"])
+    unknown = make_plan(BATCH, smoke(), 100)
+    assert (unknown["memory"]["needed_mb"], unknown["notes"]) == (None, [])

@@ -15,7 +15,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from milepost.clock import utc_now
@@ -24,9 +23,10 @@ from milepost.config.spec import ControlSpec
 from milepost.config.tasks import read_tasks
 from milepost.durable import read_json, write_json
 from milepost.journal import CHECKPOINT, DONE, STAGE, TASK, Row, read_journal, read_rows
+from milepost.launch.measure import measure, nothing_measured, restore_seconds
 from milepost.launch.slice import Slice, SliceRun, choose_rows
 from milepost.lease import Lease, acquire_when_free
-from milepost.model import Shard, Task, WorkKind
+from milepost.model import Shard, Task
 from milepost.paths import RunPaths
 
 SCHEMA = 1
@@ -89,7 +89,7 @@ def _test(contract: Contract, paths: RunPaths, place: Path) -> dict[str, Any]:
         "killed": None,
         "resumed": None,
         "control": None,
-        "measured": _nothing_measured(),
+        "measured": nothing_measured(),
         "created": utc_now(),
     }
     try:
@@ -98,6 +98,7 @@ def _test(contract: Contract, paths: RunPaths, place: Path) -> dict[str, Any]:
         record["measured"] = measure(calm, seconds)
         rough = Slice.prepare(contract, rows, place / "disturbed", INTERVAL_S)
         record |= _kill_and_resume(rough)
+        record["measured"]["restore_s"] = restore_seconds(rough)
         control = [compare_shard(calm, rough, shard, spec.control) for shard in calm.shards]
         record["control"] = asdict(_worst(control))
         _require_equal(control)
@@ -238,52 +239,3 @@ def _require_equal(found: Sequence[Comparison]) -> None:
 def _last_line(ran: SliceRun) -> str:
     lines = [line for line in ran.said.splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"
-
-
-def _nothing_measured() -> dict[str, Any]:
-    names = ("task_s", "startup_s", "t_ckpt_s", "durable_s", "ckpt_bytes", "restore_s")
-    return dict.fromkeys((*names, "max_rss_bytes", "step_s"))
-
-
-def measure(calm: Slice, seconds: Sequence[float]) -> dict[str, Any]:
-    """Seconds, bytes and memory of an undisturbed slice; None for what it did not show."""
-    rows = [row for shard in calm.shards for row in read_rows(calm.paths.shard(shard.name).journal)]
-    tasks = [row for row in rows if row.event == TASK and row.status == DONE]
-    checkpoints = [row.data for row in rows if row.event == CHECKPOINT]
-    return _nothing_measured() | {
-        "task_s": _sample([row.seconds for row in tasks]),
-        "startup_s": _startup(calm, seconds),
-        "t_ckpt_s": _sample([data.get("blocked_s") for data in checkpoints]),
-        "durable_s": _largest([data.get("durable_s") for data in checkpoints]),
-        "ckpt_bytes": _largest([data.get("bytes") for data in checkpoints]),
-        "max_rss_bytes": _largest([row.data.get("max_rss_bytes") for row in tasks]),
-    }
-
-
-def _sample(values: Sequence[float | None]) -> dict[str, float | int] | None:
-    known = sorted(v for v in values if v is not None)
-    if not known:
-        return None
-    p95 = known[min(len(known) - 1, math.ceil(0.95 * len(known)) - 1)]
-    return {"median": median(known), "p95": p95, "n": len(known)}
-
-
-def _largest(values: Sequence[Any]) -> Any:
-    return max((v for v in values if v is not None), default=None)
-
-
-def _startup(calm: Slice, seconds: Sequence[float]) -> float | None:
-    """Seconds of a shard's process that were not work: wall time less the busiest slot's share."""
-    shares = []
-    for shard, wall_s in zip(calm.shards, seconds, strict=True):
-        useful = calm.attempt(shard, 1).get("useful_s")
-        if isinstance(useful, (int, float)):
-            shares.append(max(0.0, wall_s - useful / max(1, _slots(calm, shard))))
-    return median(shares) if shares else None
-
-
-def _slots(calm: Slice, shard: Shard) -> int:
-    spec = load_contract(calm.paths).spec
-    if spec.work.kind is not WorkKind.BATCH:
-        return 1
-    return min(len(shard.tasks), spec.resources.gpus or spec.resources.cpus)

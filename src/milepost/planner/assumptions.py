@@ -55,6 +55,7 @@ def _measured_rows(spec: RunSpec, measured: Measured, restore_s: float) -> list[
         _row("task_s", task and task.median_s, "s", _source(task)),
         _row("task_p95_s", task and task.p95_s, "s", _source(task)),
         _row("startup_s", measured.startup_s, "s", _source(measured.startup_s)),
+        _row("max_rss_bytes", measured.max_rss_bytes, "bytes", _source(measured.max_rss_bytes)),
     ]
     if spec.work.kind is WorkKind.RESUMABLE:
         rows += [

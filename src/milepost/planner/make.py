@@ -13,6 +13,7 @@ from milepost.planner.choose import Choice, Placement, choose_machine
 from milepost.planner.forecast import Forecast
 from milepost.planner.history import WINDOW_DAYS, read_history
 from milepost.planner.measured import Measured, read_measured
+from milepost.planner.memory import memory_notes, memory_of
 from milepost.planner.sharding import ShardPlan, shard_seconds, split_tasks
 from milepost.planner.theory import cost_overhead, cost_total
 from milepost.planner.updated import mtbf_record
@@ -68,6 +69,7 @@ def make_plan(
             "expected_s": choice.time_s,
             "overhead": _overhead(choice),
             "cost": _cost(spec, choice),
+            "memory": memory_of(spec, measured).as_json(),
             "mtbf": mtbf_record(history, found, spec.planner.mtbf_h),
             "assumptions": list_assumptions(
                 spec, measured, history, choice, tasks, walltime_s, walltime_source
@@ -209,6 +211,7 @@ def _notes(
 ) -> list[str]:
     found = choice.forecast
     notes = [*choice.notes, *found.hazard.failures.notes]
+    notes += memory_notes(memory_of(spec, measured))
     notes += _startup_note(spec, measured, found)
     if measured.is_reduced:
         names = ", ".join(sorted(smoke["slice"]["set"]))

@@ -31,13 +31,14 @@ class Measured:
     restore_s: float | None = None
     step_s: float | None = None
     ckpt_bytes: int | None = None
+    max_rss_bytes: int | None = None
     is_reduced: bool = False
 
 
 def read_measured(smoke: Mapping[str, Any]) -> Measured:
     """Read the `measured` block of a smoke.json."""
     found = smoke.get("measured") or {}
-    size = found.get("ckpt_bytes")
+    size, peak = found.get("ckpt_bytes"), found.get("max_rss_bytes")
     return Measured(
         task=_spread(found.get("task_s")),
         startup_s=_number(found.get("startup_s")),
@@ -46,6 +47,7 @@ def read_measured(smoke: Mapping[str, Any]) -> Measured:
         restore_s=_number(found.get("restore_s")),
         step_s=_number(found.get("step_s")),
         ckpt_bytes=None if size is None else int(size),
+        max_rss_bytes=None if peak is None else int(peak),
         is_reduced=bool((smoke.get("slice") or {}).get("set")),
     )
 

@@ -118,5 +118,8 @@ _CHANGES: dict[str, Callable[[Inputs, str, str], Inputs]] = {
     "startup_s": _single,
     "durable_s": _single,
     "restore_s": _single,
+    "step_s": _single,
+    "ckpt_bytes": _single,
+    "max_rss_bytes": _single,
     "tasks": _tasks,
 }
