@@ -132,6 +132,8 @@ def _software(run: RunEvidence, record: Mapping[str, Any]) -> list[Entity]:
     """What the record names, with the versions that the contract froze."""
     versions = dict((run.contract or {}).get("versions", {})) | {"milepost": __version__}
     names = dict.fromkeys((*record.get("software", ()), "python", "milepost"))
+    if "python" not in versions:
+        names.pop("python")
     entities = []
     for number, name in enumerate(names, start=1):
         entity: Entity = {
@@ -152,7 +154,7 @@ def _home(name: str) -> str | None:
         about = metadata.metadata(name)
     except (metadata.PackageNotFoundError, ValueError):
         return None
-    pages = [about["Home-page"] or "", *(about.get_all("Project-URL") or ())]
+    pages = [page for key in ("Home-page", "Project-URL") for page in about.get_all(key) or ()]
     urls = [page.rpartition(" ")[2] for page in pages]
     return next((url for url in urls if url.startswith("https://")), None)
 

@@ -34,8 +34,8 @@ _OWN_SUBCLASSES = frozenset(
 )
 """Those that milepost gives without a signature."""
 _SUFFIX = re.compile(
-    r"\.(?:bam|bcf|bed|bin|cif|csv|dat|fasta|fastq|gro|gz|h5|hdf5|html|jpg|json|jsonl|log|md|mol|mol2|"
-    r"mrc|nc|npy|npz|out|parquet|pdb|pdf|png|pt|sdf|sqlite|svg|tar|toml|trr|tsv|txt|vcf|xtc|xyz|yaml|"
+    r"\.(?:bam|bcf|bed|bin|cif|cpp|csv|dat|fasta|fastq|gro|gz|h5|hdf5|html|jpg|json|jsonl|log|md|mol|mol2|"
+    r"mrc|nc|npy|npz|out|parquet|pdb|pdf|png|pt|py|sdf|sh|sqlite|svg|tar|toml|trr|tsv|txt|vcf|xtc|xyz|yaml|"
     r"zip|zst)"
 )
 FIXES = {
