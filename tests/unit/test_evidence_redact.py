@@ -10,10 +10,12 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.run_folder import finished_sweep
+from helpers.secrets import CREDENTIALS, PLANTED, PROSE
 from milepost.cli.public import command
 from milepost.errors import Suspect
-from milepost.evidence.private_names import Names, known_names, names_in
-from milepost.evidence.redact import find_secrets, redact
+from milepost.evidence.private_names import Names, known_names, named, names_in
+from milepost.evidence.redact import find_credentials, find_secrets, redact, without_credentials
 
 NOBODY = Names()
 
@@ -68,19 +70,6 @@ LEAKS = {
     "environment": ["SLURM_SUBMIT_HOST=frida", "export RUN_DIR=here"],
 }  # fmt: skip
 
-HARMLESS = [
-    "We used scikit-learn 1.4.2 and Python 3.11 for 1,234 tasks in 12:34:56.",
-    "See https://scikit-learn.org/stable/modules/svm.html and doi:10.1000/xyz123.",
-    "Energy -1.5 kJ/mol/nm; results in results/dock/artifacts; ratio a:b:c; and/or.",
-    "The root mean square error is 0.1; passed: 12 tests; compass: north.",
-    "512 tokens: 4096; tokenizer=bert; password: null; token: ${TOKEN}; key: value",
-    "2026-01-01T00:00:00Z took 3600 s; accounts for 5 %; the partition function Z",
-    "#!/usr/bin/env python3 > /dev/null 2>&1; /proc/cpuinfo; </div>",
-    "interrupted by preemption 3 times; host memory 12 GB; job array of 100 tasks",
-    "127.0.0.1 and ::1 are this machine; std::vector<int>; a::b",
-    "blake3:1f3a9c and sha256:00ff; F1 = 0.98; step: 1200; C=10 gamma=0.1",
-]
-
 
 @pytest.mark.parametrize(("kind", "text"), [(k, t) for k, ts in LEAKS.items() for t in ts])
 def test_each_kind_is_found_and_taken_out(kind: str, text: str) -> None:
@@ -92,7 +81,7 @@ def test_each_kind_is_found_and_taken_out(kind: str, text: str) -> None:
         assert text[leak.start : leak.end] == leak.text
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@pytest.mark.parametrize("text", PROSE)
 def test_prose_and_numbers_stay(text: str) -> None:
     assert find_secrets(text, NOBODY) == []
     assert redact(text, NOBODY) == text
@@ -103,6 +92,51 @@ def test_what_was_redacted_leaks_nothing(text: str) -> None:
     clean = redact(text, NOBODY)
     assert find_secrets(clean, NOBODY) == []
     assert redact(clean, NOBODY) == clean
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_each_planted_thing_is_found_and_taken_out(kind: str) -> None:
+    planted = PLANTED[kind]
+    clean = redact(planted.text, NOBODY)
+    assert [word for word in planted.secrets if word in clean] == []
+    assert redact(clean, NOBODY) == clean
+    inside = f"We sampled the surface. {planted.text}\nIt was quick."
+    assert [word for word in planted.secrets if word in redact(inside, NOBODY)] == []
+
+
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_no_record_holds_a_credential(kind: str) -> None:
+    planted = PLANTED[kind]
+    record = {"items": [{"evidence": planted.text}], "lines": planted.text.split("\n"), "n": 4}
+    clean = without_credentials(record)
+    assert clean["n"] == 4
+    assert [word for word in planted.secrets if word in json.dumps(clean)] == []
+    assert without_credentials(clean) == clean
+
+
+def test_a_record_keeps_hosts_and_paths() -> None:
+    record = {"log": "/home/jdoe/a.log on frida", "job": "481516", "tuple": ("a", ["10.1.2.3"])}
+    assert without_credentials(record) is record
+    mixed = record | {"env": {"DB_PASSWORD": "hunter2", "DB_HOST": "frida"}}
+    assert without_credentials(mixed) == record | {
+        "env": {"DB_PASSWORD": "[secret]", "DB_HOST": "frida"}
+    }
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_prose_holds_no_credentials(text: str) -> None:
+    assert find_credentials(text) == []
+
+
+def test_a_numbered_host_gives_its_sisters_away() -> None:
+    names = Names(hosts=frozenset({"frida17"}))
+    assert redact("frida03, frida[1-4] and frida18.lab", names) == "[host], [host] and [host]"
+    assert redact("frida herself, fridays", names) == "frida herself, fridays"
+
+
+def test_names_of_other_kinds_and_job_numbers() -> None:
+    names = named("account", ["phys_ml", "gpu", None]) | named("job", ["4711", "x"])
+    assert redact("phys_ml on a gpu, 4711 of 14711", names) == "[account] on a gpu, [job] of 14711"
 
 
 def test_known_names_are_found_as_whole_words() -> None:
@@ -146,10 +180,20 @@ def test_lines_and_columns_count_from_one() -> None:
 
 def test_the_hint_does_not_give_the_secret_away() -> None:
     (leak,) = find_secrets("password=correcthorsebattery", NOBODY)
-    assert leak.hint == "cor… (19 characters)"
+    assert leak.hint == "co… (19 characters)"
+    (short,) = find_secrets("password=hunter2", NOBODY)
+    assert short.hint == "… (7 characters)"
 
 
-PIECES = st.sampled_from([t for ts in LEAKS.values() for t in ts] + HARMLESS)
+def test_the_excerpt_shows_the_place_and_masks_all_of_it() -> None:
+    text = "run\n  by a.b@example.org with password=hunter2 from 10.1.2.3 " + "x" * 80 + "\nnext"
+    first, second, third = find_secrets(text, NOBODY)
+    assert first.excerpt == "by [mail] with password=[secret] from [address]"
+    assert "[mail]" in second.excerpt and "[address] xxx" in third.excerpt
+    assert not any("hunter2" in leak.excerpt or "next" in leak.excerpt for leak in (first, second))
+
+
+PIECES = st.sampled_from([t for ts in LEAKS.values() for t in ts] + PROSE)
 
 
 @settings(max_examples=150, deadline=None)
@@ -188,11 +232,34 @@ class TestCommand:
         result = CliRunner().invoke(command, ["--check", str(path), "--json"])
         assert json.loads(result.stdout)["leaks"] == [
             {"kind": "secret", "line": 2, "column": 10, "characters": 12}
+            | {"excerpt": "password=[secret]"}
         ]
 
     def test_redact_from_stdin(self) -> None:
         result = CliRunner().invoke(command, ["--redact", "-"], input="mail a@b.example\n")
         assert result.stdout == "mail [mail]\n"
+
+    def test_the_excerpt_is_shown_and_masked(self, tmp_path: Path) -> None:
+        path = tmp_path / "note.md"
+        path.write_text("so see /home/jdoe/run with password=correcthorse there\n")
+        result = CliRunner().invoke(command, ["--check", str(path)])
+        assert result.stdout.count("[path] with password=[secret]") == 2
+        assert "jdoe" not in result.stdout and "correcthorse" not in result.stdout
+
+    def test_text_in_utf_16_is_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "note.txt"
+        path.write_bytes("mail a@b.example".encode("utf-16"))
+        assert isinstance(CliRunner().invoke(command, ["--check", str(path)]).exception, Suspect)
+
+    def test_what_a_run_knows_is_looked_for(self, tmp_path: Path) -> None:
+        folder = finished_sweep(tmp_path)
+        folder.attempt("0001", 2, host="isar12", slurm_job_id="770815")
+        path = tmp_path / "note.md"
+        path.write_text("Isar12 was slow in 770815.\n")
+        assert CliRunner().invoke(command, ["--check", str(path)]).exit_code == 0
+        words = ["--check", str(path), "--run", "sweep", "--root", str(tmp_path)]
+        result = CliRunner().invoke(command, words)
+        assert f"{path}:1:1: host" in result.stdout and f"{path}:1:20: job" in result.stdout
 
     def test_one_of_the_two_is_needed(self) -> None:
         assert CliRunner().invoke(command, []).exit_code == 2

@@ -145,7 +145,11 @@ def _leak(text: str, span: tuple[int, int, str], starts: list[int]) -> Leak:
 
 def _with_excerpt(leak: Leak, text: str, all_: list[Leak]) -> Leak:
     """The leak with some text around it; whatever else leaks nearby is masked as well."""
-    first = max(text.rfind("\n", 0, leak.start) + 1, leak.start - _EXCERPT_CHARS // 2)
+    begin = text.rfind("\n", 0, leak.start) + 1
+    first = max(begin, leak.start - _EXCERPT_CHARS // 2)
+    blank = text.find(" ", first, leak.start)
+    if first > begin and blank >= 0:  # not in the middle of a word
+        first = blank + 1
     end = text.find("\n", leak.end)
     last = min(len(text) if end < 0 else end, leak.end + _EXCERPT_CHARS // 2)
     at = bisect.bisect_left(all_, leak.start, key=lambda other: other.start)
