@@ -7,7 +7,7 @@ harmless: it extends the table by new rows and changes nothing that stands.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from milepost.config.spec import RunSpec
 from milepost.config.tasks import read_tasks
 from milepost.durable import atomic_file, digest_file, read_json, write_json
 from milepost.errors import Refused, StorageError
+from milepost.evidence.reconciled import refuse_unreconciled
+from milepost.evidence.superseded import refuse_superseded
 from milepost.journal import read_journal
 from milepost.launch.assign import assign_tasks
 from milepost.launch.cluster import check_cluster
@@ -51,8 +53,10 @@ def submit(
 ) -> Submission:
     """Freeze the shard table of a run and publish it; Refused when the gate does not open.
 
-    `on_slurm` asks Slurm first whether it would take the shards, at most `jobs` at a time.
+    So it is when the run is superseded, and when the table would change while attempts of an
+    earlier launch are not reconciled. `on_slurm` asks Slurm first whether it would take the shards, at most `jobs` at a time.
     """
+    refuse_superseded(paths)
     contract = load_contract(paths)
     smoke = _gate(paths.smoke, contract, "smoke")
     plan = _gate(paths.plan, contract, "plan")
@@ -124,6 +128,8 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
         is_resharded=is_resharded,
         last_number=last_number,
     )
+    if _cut(shards) != _cut(previous.values()):
+        refuse_unreconciled(paths)
     write_shards(paths.frozen_shards, shards)
     record = {
         "schema": SCHEMA,
@@ -142,6 +148,11 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
     _copy(paths.frozen_submission, paths.submission)
     new = sum(shard.name not in previous for shard in shards)
     return Submission(len(shards), len(tasks), new, paths.shards)
+
+
+def _cut(shards: Iterable[Shard]) -> list[tuple[str, tuple[str, ...]]]:
+    """Which tasks stand in which shard."""
+    return [(shard.name, tuple(task.key for task in shard.tasks)) for shard in shards]
 
 
 def _done_keys(paths: RunPaths, shards: Mapping[str, Shard]) -> set[str]:

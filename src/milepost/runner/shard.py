@@ -10,6 +10,7 @@ Where no scheduler requeues, a walltime's end leads straight to the next attempt
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ import psutil
 from milepost.artifacts import verify_proofs
 from milepost.config.contract import Contract, load_contract
 from milepost.errors import RESUMABLE, DataError, MilepostError
+from milepost.evidence.superseded import refuse_superseded
 from milepost.journal import (
     ATTEMPT,
     ENDED,
@@ -63,6 +65,7 @@ class ShardOptions:
 
 def run_shard(paths: RunPaths, name: str, options: ShardOptions, say: Callable[[str], None]) -> int:
     """Run or resume one shard; return the exit code of `milepost shard`."""
+    refuse_superseded(paths)
     contract = load_contract(paths)
     become_step(contract.spec.resources.cpus)
     shard = read_shard(paths.frozen_shards, name)
@@ -242,7 +245,8 @@ def artifact_problems(paths: RunPaths, shard: Shard, key: str, row: Row, deep: b
 def finish_shard(shard: Shard, paths: RunPaths) -> None:
     """Verify what every task left, then publish the marker: the rows that say `done`, in order.
 
-    Otherwise a DataError names the tasks, and there is no marker.
+    Otherwise a DataError names the tasks, and there is no marker. What killed attempts left in
+    their private folders goes then.
     """
     state = read_journal(paths.shard(shard.name).journal)
     rows, problems = [], []
@@ -263,6 +267,8 @@ def finish_shard(shard: Shard, paths: RunPaths) -> None:
             fix="run the same command again: what does not verify runs again",
         )
     write_marker(paths.shard(shard.name).marker, rows)
+    for folder in (paths.shard(shard.name).live / "out").glob("[0-9]*"):
+        shutil.rmtree(folder, ignore_errors=True)  # the closeout names what cannot be removed
 
 
 def _published(paths: RunPaths, shard: Shard, key: str) -> Path:
