@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from helpers.run_folder import RunFolder, at, finished_simulation, finished_sweep
+from helpers.run_folder import RunFolder, finished_simulation, finished_sweep
 from milepost.evidence import charts
 from milepost.evidence.closing import close
 from milepost.evidence.gather import gather
