@@ -88,12 +88,13 @@ def test_a_block_that_unpacks_to_more_than_promised_is_refused() -> None:
 
 
 def test_the_probe_compresses_only_what_gains() -> None:
-    assert codec.choose("auto", [BLOCK] * 8, 1.0, 2) == codec.ZSTD
-    assert codec.choose("auto", [NOISE] * 8, 1.0, 2) == codec.RAW, "it does not shrink"
-    assert codec.choose("auto", [BLOCK] * 8, 1e15, 2) == codec.RAW, "the tier is faster"
-    assert codec.choose("auto", [BLOCK] * 8, None, 2) == codec.RAW
+    block, noise = codec.Sample(BLOCK), codec.Sample(NOISE)
+    assert codec.choose("auto", [block] * 8, 1.0, 2) == codec.ZSTD
+    assert codec.choose("auto", [noise] * 8, 1.0, 2) == codec.RAW, "it does not shrink"
+    assert codec.choose("auto", [block] * 8, 1e15, 2) == codec.RAW, "the tier is faster"
+    assert codec.choose("auto", [block] * 8, None, 2) == codec.RAW
     assert codec.choose("auto", [], 1.0, 2) == codec.RAW
-    assert codec.choose("lz4", [NOISE], None, 2) == codec.LZ4
+    assert codec.choose("lz4", [noise], None, 2) == codec.LZ4
 
 
 @pytest.mark.parametrize("form", ["raw", "hex", "base64"])

@@ -30,15 +30,16 @@ def test_it_comes_back(dtype: str) -> None:
 
 
 def test_the_probe_decides() -> None:
-    smooth, noise = memoryview(SMOOTH.view(np.uint8)), memoryview(NOISE)
+    smooth = codec.Sample(memoryview(SMOOTH.view(np.uint8)), 4)
+    noise = codec.Sample(memoryview(NOISE), 4)
     shuffled = codec.ZSTD | codec.SHUFFLE
-    assert codec.choose("zstd", [smooth], None, 2, [4]) == shuffled
-    assert codec.choose("auto", [smooth], 1.0, 2, [4]) == shuffled
-    assert codec.choose("auto", [smooth], 1e15, 2, [4]) == codec.RAW, "slower than the disk"
-    assert codec.choose("auto", [smooth], None, 2, [4]) == codec.RAW, "nothing is known"
-    assert codec.choose("auto", [noise], 1.0, 2, [4]) == codec.RAW
-    assert codec.choose("zstd", [smooth], None, 2, [0]) == codec.ZSTD
-    assert codec.choose("lz4", [smooth], None, 2, [4]) == codec.LZ4
+    assert codec.choose("zstd", [smooth], None, 2) == shuffled
+    assert codec.choose("auto", [smooth], 1.0, 2) == shuffled
+    assert codec.choose("auto", [smooth], 1e15, 2) == codec.RAW, "slower than the disk"
+    assert codec.choose("auto", [smooth], None, 2) == codec.RAW, "nothing is known"
+    assert codec.choose("auto", [noise], 1.0, 2) == codec.RAW
+    assert codec.choose("zstd", [smooth._replace(item=0)], None, 2) == codec.ZSTD
+    assert codec.choose("lz4", [smooth], None, 2) == codec.LZ4
 
 
 def test_the_layout_knows_the_numbers_in_a_block() -> None:

@@ -155,7 +155,7 @@ class Checkpointer:
         committer = self._open()
         saved = self._session.restore()
         if saved is not None:
-            committer.know(saved.known)
+            committer.know(saved.known, saved.generation)
             committer.prepare(sum(array.nbytes for array in saved.arrays.values()))
         self._schedule.restart()
         return saved

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from milepost.errors import ConfigError, DataError
 
 RAW, ZSTD, LZ4 = 0, 1, 2
-SHUFFLE = 1 << 16
+SHUFFLE = 1 << 30
 """With ZSTD, a wish: bytes of equal rank of all numbers together first. A block that was stored so
 says `ZSTD | item << 8`, with the bytes of a number."""
+XOR = 1 << 29
+"""With ZSTD, a wish: only what differs from the same block of the base."""
 CODES = {"none": RAW, "zstd": ZSTD, "lz4": LZ4}
 CHOICES = (*CODES, "auto")
 _ZSTD_LEVEL = 1
 _METHOD = 0xFF
 _MIN_RATIO = 1.1
 _SHUFFLE_GAIN = 1.03
+_XOR_GAIN = 1.1
+"""Against the best without a base: a restore has to read the base as well."""
 _PROBE_BLOCKS = 4
 _local = threading.local()
 
@@ -32,19 +36,39 @@ def check_choice(compression: str) -> str:
     return compression
 
 
-def compress(code: int, data: memoryview, item: int = 0) -> tuple[int, bytes | memoryview]:
+class Sample(NamedTuple):
+    """A block for the probe: its data, the size of its numbers, and how to get the base's block."""
+
+    data: memoryview
+    item: int = 0
+    base: Callable[[], memoryview | None] = lambda: None
+
+
+def compress(
+    code: int, data: memoryview, item: int = 0, base: memoryview | None = None
+) -> tuple[int, bytes | memoryview]:
     """Compress one block; (RAW, the same data) where that does not make it smaller.
 
-    `item` is the size of its floating point numbers, 0 when it holds something else.
+    `item` is the size of its floating point numbers, 0 when it holds something else. `base` is
+    what is XORed with it when `code` wishes so; the number returned has the XOR bit then.
     """
     if code == RAW:
         return RAW, data
-    method = code & _METHOD
+    used = method = code & _METHOD
+    work = data
+    if code & XOR and base is not None:
+        work, used = xor(data, base), used | XOR
     if code & SHUFFLE and item > 1 and len(data) % item == 0:
-        packed, used = _compress(method, _shuffle(data, item)), method | item << 8
-    else:
-        packed, used = _compress(method, data), method
+        work, used = _shuffle(work, item), used | item << 8
+    packed = _compress(method, work)
     return (used, packed) if len(packed) < len(data) else (RAW, data)
+
+
+def xor(data: bytes | memoryview, base: bytes | memoryview) -> memoryview:
+    """Of two blocks of the same size, what differs; with one of them again, the other."""
+    import numpy as np
+
+    return np.bitwise_xor(np.frombuffer(data, np.uint8), np.frombuffer(base, np.uint8)).data
 
 
 def decompress(code: int, data: bytes | memoryview, size: int) -> bytes | memoryview:
@@ -70,48 +94,63 @@ def decompress(code: int, data: bytes | memoryview, size: int) -> bytes | memory
 
 def choose(
     compression: str,
-    blocks: Sequence[memoryview],
+    blocks: Sequence[Sample],
     tier_bytes_per_s: float | None,
     workers: int,
-    items: Sequence[int] = (),
+    *,
+    is_based: bool = False,
 ) -> int:
-    """The code to use for a data file; `items` are the sizes of the numbers in each block.
+    """The code to use for a data file.
 
-    A few blocks spread over the data are compressed, plain and shuffled. `auto` takes what
-    shrinks them more, if that is a factor of 1.1 or more and faster than the slowest tier; with an
-    unknown rate nothing. `zstd` shuffles where that makes them smaller by 3 % or more.
+    A few blocks spread over the data are compressed: plain, shuffled, and, when `is_based`, XORed
+    with the base's. `auto` takes what shrinks them most, if that is a factor of 1.1 or more and
+    faster than the slowest tier, reading the base included; with an unknown rate nothing. `zstd`
+    asks for no rate, but shuffling has to gain 3 % and the base 10 %.
     """
     if compression not in ("auto", "zstd") or not blocks:
         return CODES.get(compression, RAW)
     if compression == "auto" and tier_bytes_per_s is None:
         return RAW
+    least = (tier_bytes_per_s or 0.0) if compression == "auto" else 0.0
     step = max(len(blocks) // _PROBE_BLOCKS, 1)
-    numbers = range(step // 2, len(blocks), step)[:_PROBE_BLOCKS]
-    sample = [(blocks[n], items[n] if items else 0) for n in numbers]
-    compress(ZSTD, sample[0][0][:4096])
-    plain = _try(ZSTD, sample, workers)
-    shuffled = _try(ZSTD | SHUFFLE, sample, workers) if any(i for _, i in sample) else (0.0, 0.0)
-    if compression == "zstd":
-        return ZSTD | SHUFFLE if shuffled[0] >= plain[0] * _SHUFFLE_GAIN else ZSTD
-    assert tier_bytes_per_s is not None
-    good = [
-        (ratio, code)
-        for code, (ratio, rate) in ((ZSTD, plain), (ZSTD | SHUFFLE, shuffled))
-        if ratio >= _MIN_RATIO and rate > tier_bytes_per_s
-    ]
-    return max(good, default=(0.0, RAW))[1]
+    sample = [blocks[n] for n in range(step // 2, len(blocks), step)][:_PROBE_BLOCKS]
+    compress(ZSTD, sample[0].data[:4096])
+    best = _Try(RAW, _MIN_RATIO if least else 0.0)
+    for code, gain in ((ZSTD, 1.0), (ZSTD | SHUFFLE, _SHUFFLE_GAIN), (_XORED, _XOR_GAIN)):
+        is_possible = is_based if code == _XORED else code == ZSTD or any(s.item for s in sample)
+        if is_possible:
+            tried = _try(code, sample, workers, least)
+            if tried.rate > least and tried.ratio >= best.ratio * (1.0 if not best.code else gain):
+                best = tried
+    return best.code
 
 
-def _try(code: int, sample: Sequence[tuple[memoryview, int]], workers: int) -> tuple[float, float]:
+_XORED = ZSTD | SHUFFLE | XOR
+
+
+class _Try(NamedTuple):
+    code: int
+    ratio: float
+    rate: float = 0.0
+
+
+def _try(code: int, sample: Sequence[Sample], workers: int, least: float) -> _Try:
     """By how much it shrinks the sample, and at how many bytes/s beside the rest of the work.
 
     One worker's time goes to digests and writing (and the solver goes on), so it is not counted.
+    What is far too slow after one block is not tried further.
     """
+    size = packed = 0
+    rate = 0.0
     start = time.perf_counter()
-    packed = sum(len(compress(code, block, item)[1]) for block, item in sample)
-    size = sum(len(block) for block, _ in sample)
-    rate = size * max(1, workers - 1) / max(time.perf_counter() - start, 1e-9)
-    return size / max(packed, 1), rate
+    for one in sample:
+        base = one.base() if code & XOR else None
+        packed += len(compress(code, one.data, one.item, base)[1])
+        size += len(one.data)
+        rate = size * max(1, workers - 1) / max(time.perf_counter() - start, 1e-9)
+        if rate < least / 2:
+            break
+    return _Try(code, size / max(packed, 1), rate)
 
 
 def _shuffle(data: memoryview, item: int) -> memoryview:

@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from milepost.checkpoint.base import Base
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.density import SMALL_BLOCK_BYTES, Fine, density, next_block_bytes
-from milepost.checkpoint.encode import EncodeOptions, Stored, WrittenFile, write_data_file
+from milepost.checkpoint.encode import EncodeOptions, WrittenFile, write_data_file
 from milepost.checkpoint.environment import current_environment
 from milepost.checkpoint.image import Image, reuse
 from milepost.checkpoint.layout import BLOCK_BYTES, Layout, plan_layout
 from milepost.checkpoint.manifest import Manifest, Metrics, Output
 from milepost.checkpoint.meta import to_json
+from milepost.checkpoint.pack import Buffers
 from milepost.checkpoint.ranks import Ranks, aborted
+from milepost.checkpoint.rates import Probing, TierRate
+from milepost.checkpoint.staging import Staging, Whole
 from milepost.checkpoint.store import CheckpointStore, Draft
+from milepost.checkpoint.stored import Stored, needed
 from milepost.checkpoint.waves import Waves
 from milepost.clock import utc_now
 from milepost.model import FileProof
@@ -61,13 +67,12 @@ class _Snapshot:
     step: int
     extras: Extras
     start: float
-    image: Image | Waves
-    copied: float | None = None
+    image: Staging
 
     @property
     def blocked_s(self) -> float:
-        """How long the application waited; known when the last wave is copied."""
-        done = self.image.filled if isinstance(self.image, Waves) else self.copied
+        """How long the application waited; known when everything is copied."""
+        done = self.image.filled
         return (time.monotonic() if done is None else done) - self.start
 
 
@@ -97,8 +102,10 @@ class Committer:
         self._store, self._ranks, self._fence, self._after = store, ranks, fence, after
         self._compression, self._delta, self._key = compression, delta, key
         self._tier_limit = slowest_tier_bytes_per_s
-        self._disk_rate: float | None = None
+        self._disk_rate, self._probing = TierRate(), Probing()
+        self._buffers = Buffers()
         self._image: Image | None = None
+        self._last: str | None = None
         self._known: Mapping[bytes, Stored] | None = None
         self._fine: Fine = {}
         self._block_bytes = BLOCK_BYTES
@@ -115,9 +122,9 @@ class Committer:
             self._image = reuse(None, image_bytes + image_bytes // 8)
             self._touching = self._thread.submit(self._image.touch)
 
-    def know(self, known: Mapping[bytes, Stored]) -> None:
-        """The next save may refer to these blocks."""
-        self._known = dict(known)
+    def know(self, known: Mapping[bytes, Stored], generation: str | None = None) -> None:
+        """The next save may refer to these blocks, and be XORed with those of `generation`."""
+        self._known, self._last = dict(known), generation
         largest = max((stored.size for stored in known.values()), default=BLOCK_BYTES)
         if largest == SMALL_BLOCK_BYTES and len(known) > 1:
             self._block_bytes = self._last_bytes = SMALL_BLOCK_BYTES
@@ -138,28 +145,39 @@ class Committer:
         start = time.monotonic()
         info: dict[str, Any] = {"step": step}
         layouts: list[Layout] = []
+        stages: list[Staging] = []
+        # Ranks go on together when all have copied; one process writes while it copies.
+        is_copied_first = self._ranks.size > 1
 
         def prepare() -> None:
             self._fence()
             info["meta"] = to_json(meta)
             layouts.append(plan_layout(arrays, self._block_bytes))
-            if self._needs_waves(layouts[0].image_bytes):
-                self._make_waves().begin()
-                return
-            self._image = reuse(self._image, layouts[0].image_bytes)
-            self._image.fill(layouts[0], arrays)
+            stages.append(self._stage(layouts[0]))
+            if is_copied_first and not isinstance(stages[0], Waves):
+                copy()
+
+        def copy() -> None:
+            stages[0].fill(layouts[0], arrays)
             self._store.hook("staged")
 
         draft, generation = self._ranks.begin(self._store, prepare)
-        layout = layouts[0]
-        is_in_waves = self._needs_waves(layout.image_bytes)
-        image = self._waves if is_in_waves else self._image
-        assert image is not None
-        now = time.monotonic()
-        snapshot = _Snapshot(draft, generation, layout, info, step, extras, start, image, now)
+        image, layout = stages[0], layouts[0]
+        snapshot = _Snapshot(draft, generation, layout, info, step, extras, start, image)
         self._job = self._thread.submit(self._run, snapshot, done)
-        if isinstance(image, Waves):
-            image.fill(layout, arrays)
+        if image.filled is None:
+            copy()
+
+    def _stage(self, layout: Layout) -> Staging:
+        """Memory for the copy, begun anew."""
+        stage: Staging
+        if self._needs_waves(layout.image_bytes):
+            stage = self._make_waves()
+        else:
+            self._image = reuse(self._image, layout.image_bytes)
+            stage = Whole(self._image)
+        stage.begin()
+        return stage
 
     def _needs_waves(self, image_bytes: int) -> bool:
         return self._staging_limit is not None and image_bytes > self._staging_limit
@@ -198,9 +216,7 @@ class Committer:
         hook = self._store.hook
         try:
             hook("copied")
-            written = write_data_file(
-                folder / name, snap.image, snap.layout, snap.info, snap.generation, self._options()
-            )
+            written = self._write(snap, folder / name)
             hook("file-durable")
             proof = FileProof(name, written.size_bytes, written.digest)
             files = self._ranks.gather(folder, proof, written.bases)
@@ -210,8 +226,7 @@ class Committer:
             self._ranks.committed(self._store, snap.generation)
         except BaseException as error:
             self._known = None
-            if isinstance(snap.image, Waves):
-                snap.image.give_up()
+            snap.image.give_up()
             self._ranks.give_up(folder, error)
             if snap.draft is not None:
                 snap.draft.abandon()
@@ -229,13 +244,36 @@ class Committer:
 
         return check
 
-    def _options(self) -> EncodeOptions:
-        rates = [rate for rate in (self._disk_rate, self._tier_limit) if rate is not None]
+    def _write(self, snap: _Snapshot, path: Path) -> WrittenFile:
+        """Write this rank's file; what the next one is measured by is noted."""
         known = self._known if self._delta else None
-        if known is not None and len({stored.generation for stored in known.values()}) > MAX_BASES:
+        if known is not None and len(needed(known.values())) > MAX_BASES:
             known = None
-        rate = min(rates, default=None)
-        return EncodeOptions(self._compression, self._key, known, rate, self._delta)
+        with ExitStack() as stack:
+            base = None
+            if known and self._last is not None and self._compression in ("auto", "zstd"):
+                base = stack.enter_context(Base(self._last, self._own_file, self._key))
+            rates = [self._disk_rate.bytes_per_s, self._tier_limit]
+            rate = min((one for one in rates if one is not None), default=None)
+            compression = self._probing.compression(self._compression, rate, base is not None)
+            options = EncodeOptions(
+                compression,
+                self._key,
+                known,
+                rate,
+                self._delta,
+                base=base,
+                buffers=self._buffers,
+            )
+            written = write_data_file(
+                path, snap.image, snap.layout, snap.info, snap.generation, options
+            )
+        self._probing.note(compression, written.code, rate)
+        self._disk_rate.add(written.data_bytes, written.write_s)
+        return written
+
+    def _own_file(self, generation: str) -> Path:
+        return self._store.path(generation) / self._ranks.file_name
 
     def _manifest(self, snap: _Snapshot, written: WrittenFile, files: Any) -> Manifest:
         proofs, bases = files
@@ -273,7 +311,7 @@ class Committer:
 
     def _note(self, snap: _Snapshot, written: WrittenFile) -> Committed:
         durable_s = time.monotonic() - snap.start
-        self._known = written.blocks
+        self._known, self._last = written.blocks, snap.generation
         if self._delta:
             found = density(self._fine, written.fine)
             size, is_delta = snap.layout.block_bytes, snap.layout.block_bytes == self._last_bytes
@@ -282,8 +320,6 @@ class Committer:
                 changed = written.changed_share
                 self._block_bytes = next_block_bytes(size, image_bytes, changed, found)
             self._last_bytes, self._fine = size, written.fine
-        if written.data_bytes >= BLOCK_BYTES * 8 and written.write_s:
-            self._disk_rate = written.data_bytes / written.write_s
         return Committed(
             snap.generation,
             snap.step,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,16 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint import codec
-from milepost.checkpoint.blocks import (
-    BLOCKS_ALGORITHM,
-    Tail,
-    block_digest,
-    parse_head,
-    parse_tail,
-    read_tail_bytes,
-)
-from milepost.checkpoint.crypt import TAG_BYTES, DataKey, UserKey, open_data_key
-from milepost.checkpoint.direct import IO_BYTES, DirectReader
+from milepost.checkpoint.blocks import BLOCKS_ALGORITHM, Tail, block_digest
+from milepost.checkpoint.crypt import UserKey
+from milepost.checkpoint.datafile import DataFile, DataFiles
+from milepost.checkpoint.direct import IO_BYTES
 from milepost.checkpoint.image import Image
-from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, ArrayPlace, places_from_json
-from milepost.durable import new_hasher
+from milepost.checkpoint.layout import PAGE_BYTES, ArrayPlace, places_from_json
 from milepost.errors import DataError
 
-_local = threading.local()
-_MAX_IMAGE_BYTES = 1 << 46
-_WORKERS = max(min(os.cpu_count() or 1, 4), 2)
+_WORKERS = max(min(2 * (os.cpu_count() or 1), 8), 4)
+"""More than cores: while some wait for the disk, others digest what they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,124 +39,83 @@ class Decoded:
 
 
 def read_data_file(
-    path: Path, base_path: Callable[[str], Path], key: UserKey | None = None
+    path: Path,
+    base_path: Callable[[str], Path],
+    key: UserKey | None = None,
+    digest: str | None = None,
 ) -> Decoded:
-    """Read `path` into new memory and check every block.
+    """Read `path` into new memory and check every block, and all that is between.
 
     `base_path` gives the file of another generation, by name, that holds blocks of this one.
-    Errors: DataError names the file and the block; WrongKey; Tampered.
+    `digest` is what the manifest says of the file. Errors: DataError names the file and the block;
+    WrongKey; Tampered.
     """
-    with ExitStack() as stack:
-        source = _open(path, key, stack)
-        tail = _read_tail(source)
-        places = places_from_json(tail.info["arrays"], tail.info["image_bytes"])
-        sources = [source, *(_open(base_path(name), key, stack) for name in tail.info["bases"])]
-        image = Image(tail.info["image_bytes"])
-        _fill(image, tail.index, sources)
-    return Decoded({place.name: _own(image, place) for place in places}, tail.info, tail.index)
+    with DataFiles(base_path, key) as files:
+        file = files.open(path)
+        if digest is not None and digest.startswith(f"{BLOCKS_ALGORITHM}:"):
+            _check_frame(file, digest)
+        info = file.tail.info
+        places = places_from_json(info["arrays"], info["image_bytes"])
+        image = Image(info["image_bytes"])
+        _fill(image, file, files)
+    return Decoded({place.name: _own(image, place) for place in places}, info, file.index)
 
 
 def read_info(path: Path, key: UserKey | None = None) -> Tail:
     """Only the tail of a data file, checked."""
-    with ExitStack() as stack:
-        return _read_tail(_open(path, key, stack))
+    with closing(DataFile(path, key)) as file:
+        return file.tail
 
 
 def blocks_digest(path: Path) -> str:
-    """The `blake3-blocks` digest of a raw data file, after each block in it was checked.
+    """The `blake3-blocks` digest of a data file, after each block stored in it was checked, and
+    that there are zeros between them.
 
     Errors: DataError names the damaged block.
     """
-    with ExitStack() as stack:
-        source = _open(path, None, stack)
-        tail = _read_tail(source)
-        own = [group for group in _groups(tail.index) if tail.index[group.start]["source"] == 0]
+    with closing(DataFile(path, None)) as file:
+        index, until = file.index, file.until
+
+        def check(group: range) -> None:
+            start, data = _read_stored(file, file, group)
+            for n in group:
+                at, end = _span(index[n], start)
+                file.check_stored(index[n], n, data[at:end])
+                file.check_gap(data[end : int(until[n]) - start])
+
+        own = [group for group in _groups(index) if index[group.start]["source"] == 0]
         with ThreadPoolExecutor(_WORKERS, "milepost-verify") as pool:
-            list(pool.map(lambda group: _check_group(tail.index, group, source), own))
-        offset, _ = read_tail_bytes(source.reader)
-        hasher = new_hasher()
-        hasher.update(source.reader.read(0, PAGE_BYTES))
-        hasher.update(source.reader.read(offset, source.reader.size_bytes - offset))
-    return f"{BLOCKS_ALGORITHM}:{hasher.hexdigest()}"
+            list(pool.map(check, own))
+        return file.frame_digest()
 
 
-def _check_group(index: np.ndarray[Any, Any], group: range, source: _Source) -> None:
-    start, data = _read_stored(index, group, source)
-    for n in group:
-        row = index[n]
-        at = int(row["file_offset"]) - start
-        if block_digest(data[at : at + int(row["stored_size"])]) != row["stored_digest"].tobytes():
-            raise _damaged(source, n, row)
+def _check_frame(file: DataFile, digest: str) -> None:
+    if file.frame_digest() != digest:
+        raise DataError("its digest differs from the manifest", where=file.path)
 
 
-def _read_stored(
-    index: np.ndarray[Any, Any], group: range, source: _Source
-) -> tuple[int, memoryview]:
-    """Offset in the file and bytes of a group, read into this thread's own memory."""
-    first, last = index[group.start], index[group.stop - 1]
+def _read_stored(file: DataFile, source: DataFile, group: range) -> tuple[int, memoryview]:
+    """Offset in the file `source` and bytes of a group of blocks of `file`, with the gap behind."""
+    first, last = file.index[group.start], group.stop - 1
     start = int(first["file_offset"])
-    size = int(last["file_offset"]) + int(last["stored_size"]) - start
-    shift = start % PAGE_BYTES
-    pages = -(-(size + shift) // PAGE_BYTES) * PAGE_BYTES
-    if not hasattr(_local, "image") or _local.image.capacity_bytes < pages:
-        _local.image = Image(max(pages, IO_BYTES + BLOCK_BYTES))
-    source.reader.read_into(_local.image.view[:pages], start - shift)
-    return start, _local.image.view[shift : shift + size]
+    end = _span(file.index[last], 0)[1]
+    if source is file:
+        end = int(file.until[last])
+    return start, source.read(start, end - start)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """An open data file and its key; `aligned` says that blocks stand on pages, in the clear."""
-
-    reader: DirectReader
-    key: DataKey | None
+def _span(row: Any, start: int) -> tuple[int, int]:
+    """Where a stored block lies, counted from `start`."""
+    at = int(row["file_offset"]) - start
+    return at, at + int(row["stored_size"])
 
 
-def _open(path: Path, key: UserKey | None, stack: ExitStack) -> _Source:
-    try:
-        reader = stack.enter_context(DirectReader(path))
-    except FileNotFoundError as error:
-        raise DataError("is missing", where=path) from error
-    if reader.size_bytes < PAGE_BYTES:
-        raise DataError(f"has only {reader.size_bytes} bytes", where=path)
-    info = parse_head(reader.read(0, PAGE_BYTES), path)
-    return _Source(reader, None if info is None else open_data_key(info, key, path))
-
-
-def _read_tail(source: _Source) -> Tail:
-    path = source.reader.path
-    _, data = read_tail_bytes(source.reader)
-    tail = parse_tail(data if source.key is None else source.key.decrypt_tail(data), path)
-    _check_tail(tail, path)
-    return tail
-
-
-def _check_tail(tail: Tail, path: Path) -> None:
-    """Refuse a tail whose numbers do not fit each other, before any memory is allocated."""
-    image_bytes, bases = tail.info.get("image_bytes"), tail.info.get("bases")
-    if type(image_bytes) is not int or not 0 <= image_bytes <= _MAX_IMAGE_BYTES:
-        raise DataError(f"an image of {image_bytes!r} bytes", where=path)
-    if not isinstance(bases, list) or not all(isinstance(name, str) for name in bases):
-        raise DataError("its list of bases is damaged", where=path)
-    if not isinstance(tail.info.get("arrays"), list):
-        raise DataError("its table of arrays is damaged", where=path)
-    index, limit = tail.index, BLOCK_BYTES + TAG_BYTES
-    ends = index["image_offset"].astype(object) + index["size"]
-    if len(index) and (
-        max(ends) > image_bytes
-        or int(index["size"].max()) > BLOCK_BYTES
-        or int(index["stored_size"].max()) > limit
-        or int(index["source"].max()) > len(bases)
-    ):
-        raise DataError("its index points outside the image", where=path)
-
-
-def _fill(image: Image, index: np.ndarray[Any, Any], sources: list[_Source]) -> None:
+def _fill(image: Image, file: DataFile, files: DataFiles) -> None:
     """Read and check all blocks, in groups that lie together in one file."""
+    _ = file.until  # refuses what does not fit, and is computed once, before there are threads
     with ThreadPoolExecutor(_WORKERS, "milepost-decode") as pool:
         jobs = [
-            pool.submit(_read_group, image, index, group, sources[index["source"][group.start]])
-            for group in _groups(index)
+            pool.submit(_read_group, image, file, files, group) for group in _groups(file.index)
         ]
         for job in jobs:
             job.result()
@@ -193,15 +143,23 @@ def _joined(index: np.ndarray[Any, Any], n: int) -> bool:
     )
 
 
-def _read_group(image: Image, index: np.ndarray[Any, Any], group: range, source: _Source) -> None:
-    rows = index[group.start : group.stop]
+def _read_group(image: Image, file: DataFile, files: DataFiles, group: range) -> None:
+    rows = file.index[group.start : group.stop]
+    source = files.source(file, int(rows[0]["source"]))
     if source.key is None and _is_straight(rows):
-        _read_straight(image, rows, group, source)
+        _read_straight(image, file, source, group)
         return
-    start, data = _read_stored(index, group, source)
+    start, data = _read_stored(file, source, group)
+    is_based = bool((rows["xor_source"] != 0).any())
+    if is_based:
+        data = memoryview(bytes(data))  # the memory that was read into is needed for the bases
     for n, row in zip(group, rows, strict=True):
-        at = int(row["file_offset"]) - start
-        _decode_block(image, row, data[at : at + int(row["stored_size"])], n, source)
+        at, end = _span(row, start)
+        plain = files.decode(file, row, n, data[at:end])
+        place = int(row["image_offset"])
+        image.view[place : place + len(plain)] = plain
+        if source is file:
+            file.check_gap(data[end : int(file.until[n]) - start])
 
 
 def _is_straight(rows: np.ndarray[Any, Any]) -> bool:
@@ -215,39 +173,21 @@ def _is_straight(rows: np.ndarray[Any, Any]) -> bool:
     )
 
 
-def _read_straight(image: Image, rows: np.ndarray[Any, Any], group: range, source: _Source) -> None:
+def _read_straight(image: Image, file: DataFile, source: DataFile, group: range) -> None:
     """Read into the image without a copy, then check each block where it lies."""
+    rows = file.index[group.start : group.stop]
     start = int(rows[0]["image_offset"])
     end = int(rows[-1]["image_offset"]) + int(rows[-1]["size"])
     end += -end % PAGE_BYTES
-    source.reader.read_into(image.view[start:end], int(rows[0]["file_offset"]))
+    begin = int(rows[0]["file_offset"])
+    source.reader.read_into(image.view[start:end], begin)
     for n, row in zip(group, rows, strict=True):
         at = int(row["image_offset"])
-        plain = image.view[at : at + int(row["size"])]
-        if block_digest(plain) != row["digest"].tobytes():
-            raise _damaged(source, n, row)
-
-
-def _decode_block(image: Image, row: Any, stored: memoryview, n: int, source: _Source) -> None:
-    if block_digest(stored) != row["stored_digest"].tobytes():
-        raise _damaged(source, n, row)
-    packed: bytes | memoryview = stored
-    if source.key is not None:
-        packed = source.key.decrypt_block(int(row["number"]), stored)
-    plain = codec.decompress(int(row["codec"]), packed, int(row["size"]))
-    if block_digest(plain) != row["digest"].tobytes():
-        raise _damaged(source, n, row)
-    at = int(row["image_offset"])
-    image.view[at : at + len(plain)] = plain
-
-
-def _damaged(source: _Source, n: int, row: Any) -> DataError:
-    start = int(row["file_offset"])
-    return DataError(
-        f"block {n} is damaged (bytes {start} to {start + int(row['stored_size'])}): "
-        "its digest differs",
-        where=source.reader.path,
-    )
+        stop = at + int(row["size"])
+        if block_digest(image.view[at:stop]) != row["digest"].tobytes():
+            raise source.damaged(row, n)
+        if source is file:
+            file.check_gap(image.view[stop : int(file.until[n]) - begin + start])
 
 
 def _own(image: Image, place: ArrayPlace) -> np.ndarray[Any, Any]:

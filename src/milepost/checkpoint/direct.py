@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,19 +37,50 @@ class DirectWriter:
         self.size_bytes = 0
         self.busy_s = 0.0
         """Seconds in which the disk was waited for: what it could do, whatever else was slow."""
+        self._reserved_bytes = 0
+        self._lock, self._writing, self._since = threading.Lock(), 0, 0.0
         with storage_errors(path):
             self._fd, self.is_direct = _open_new(path)
-            self._reserve(expected_bytes)
+            try:
+                self._reserve(expected_bytes)
+            except OSError:
+                os.close(self._fd)
+                raise
+
+    def reserve(self, end: int, step_bytes: int) -> None:
+        """Reserve the file up to `end`, and `step_bytes` more where the disk has them."""
+        if end <= self._reserved_bytes:
+            return
+        with storage_errors(self.path):
+            try:
+                self._reserve(end + step_bytes)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self._reserve(end)
 
     def write(self, view: memoryview, offset: int) -> None:
         """Write whole pages at `offset`; several threads may write different places."""
-        start = time.perf_counter()
-        with storage_errors(self.path):
+        with self._busy(), storage_errors(self.path):
             done = 0
             while done < len(view):
                 done += self._write_some(view[done : done + IO_BYTES], offset + done)
-        self.busy_s += time.perf_counter() - start
-        self.size_bytes = max(self.size_bytes, offset + len(view))
+        with self._lock:
+            self.size_bytes = max(self.size_bytes, offset + len(view))
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Count the time in which at least one thread waits for the disk."""
+        with self._lock:
+            self._since = self._since if self._writing else time.perf_counter()
+            self._writing += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._writing -= 1
+                if not self._writing:
+                    self.busy_s += time.perf_counter() - self._since
 
     def __enter__(self) -> Self:
         return self
@@ -60,11 +93,9 @@ class DirectWriter:
     ) -> None:
         try:
             if kind is None:
-                start = time.perf_counter()
-                with storage_errors(self.path):
+                with self._busy(), storage_errors(self.path):
                     os.ftruncate(self._fd, self.size_bytes)
                     os.fsync(self._fd)
-                self.busy_s += time.perf_counter() - start
         finally:
             os.close(self._fd)
 
@@ -86,15 +117,16 @@ class DirectWriter:
         os.close(fd)
         self.is_direct = False
 
-    def _reserve(self, expected_bytes: int) -> None:
-        if expected_bytes <= 0:
+    def _reserve(self, end: int) -> None:
+        start = self._reserved_bytes
+        if end <= start:
             return
         try:
-            os.posix_fallocate(self._fd, 0, expected_bytes)
+            os.posix_fallocate(self._fd, start, end - start)
         except OSError as error:
             if error.errno not in _NOT_OFFERED:
-                os.close(self._fd)
                 raise
+        self._reserved_bytes = end
 
 
 class DirectReader:
@@ -129,11 +161,14 @@ class DirectReader:
                 parts += part
         return bytes(parts)
 
+    def close(self) -> None:
+        os.close(self._fd)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        self.close()
 
     def _read_some(self, view: memoryview, offset: int) -> int:
         if self._is_direct and (len(view) % PAGE_BYTES or offset % PAGE_BYTES):

@@ -1,14 +1,16 @@
 """Write an image as a data file: hash, pick the changed blocks, pack, write, all at once.
 
-A raw file is written straight from the image while other threads digest the same memory. A file
-that is compressed or encrypted goes block by block through a pool and two buffers.
+The work begins with the first blocks that the application has copied. A raw file is written
+straight from the image while other threads digest the same memory. A file that is compressed or
+encrypted goes block by block through a pool and buffers.
 """
 
 from __future__ import annotations
 
 import os
-import queue
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint import codec
+from milepost.checkpoint.base import Base
 from milepost.checkpoint.blocks import (
     BLOCKS_ALGORITHM,
     END_BYTES,
@@ -32,56 +35,77 @@ from milepost.checkpoint.density import Fine, digest_pieces, is_sampled
 from milepost.checkpoint.direct import DirectWriter
 from milepost.checkpoint.image import Image
 from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, Block, Layout
+from milepost.checkpoint.pack import Buffers, Packed, Packer
 from milepost.checkpoint.sink import Sink
-from milepost.checkpoint.waves import Waves, Window, whole
+from milepost.checkpoint.staging import Staging, Whole, Window
+from milepost.checkpoint.stored import Stored, known_blocks
 
 _HASH_BYTES = 8 * BLOCK_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Where a block of known content is stored: `generation` holds the file."""
-
-    generation: str
-    size: int
-    codec: int
-    stored_size: int
-    file_offset: int
-    number: int
-    stored_digest: bytes
+_CORES = os.cpu_count() or 1
+PATIENT_BYTES_PER_S = 1.5e9
+"""A tier that is slower may be worth a codec; the probe then waits for the whole copy, to look at
+all of the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeOptions:
-    """How to write a data file. `known` maps block digests to where they are already stored."""
+    """How to write a data file.
+
+    `known` maps block digests to where they are already stored, `base` reads blocks of the
+    generation before for XOR. `is_measured` asks for `WrittenFile.fine`, what `density` needs.
+    """
 
     compression: str = "none"
     key: UserKey | None = None
     known: Mapping[bytes, Stored] | None = None
     tier_bytes_per_s: float | None = None
     is_measured: bool = False
-    workers: int = max(min(os.cpu_count() or 1, 4), 2)
+    workers: int = max(min(_CORES, 4), 2)
+    base: Base | None = None
+    buffers: Buffers | None = None
+
+    @property
+    def is_patient(self) -> bool:
+        """Is the copy waited for, so that the probe sees all of the state?"""
+        rate = self.tier_bytes_per_s
+        is_slow = rate is not None and rate < PATIENT_BYTES_PER_S
+        return self.compression == "zstd" or (self.compression == "auto" and is_slow)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file as written; `blocks` is what the next delta may refer to."""
+    """A data file as written; `sources` are its generation and its bases."""
 
     size_bytes: int
     digest: str
     data_bytes: int
-    bases: tuple[str, ...]
-    blocks: Mapping[bytes, Stored]
-    fine: Fine = field(default_factory=dict)
-    changed_share: float = 1.0
-    """The part of the blocks' bytes that was stored here, not referred to."""
+    sources: tuple[str, ...]
+    index: np.ndarray[Any, Any] = field(repr=False)
+    code: int = codec.RAW
+    fine: Fine = field(default_factory=dict, repr=False)
     write_s: float | None = None
     """Seconds in which the disk was waited for."""
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        return self.sources[1:]
+
+    @property
+    def blocks(self) -> dict[bytes, Stored]:
+        """What the next delta may refer to."""
+        return known_blocks(self.index, self.sources)
+
+    @property
+    def changed_share(self) -> float:
+        """The part of the blocks' bytes that was stored here, not referred to."""
+        sizes = self.index["size"]
+        own = int(sizes[self.index["source"] == 0].sum())
+        return own / max(int(sizes.sum()), 1)
 
 
 def write_data_file(
     path: Path,
-    image: Image | Waves,
+    image: Image | Staging,
     layout: Layout,
     info: Mapping[str, Any],
     generation: str,
@@ -90,13 +114,13 @@ def write_data_file(
     """Write `image` to the new file `path`, durably.
 
     `info` is JSON data about the state that the tail carries. Blocks whose digest is in
-    `options.known` are not written but referred to. `options.is_measured` asks for `fine`, what
-    `density` needs.
+    `options.known` are not written but referred to.
     """
     options = options or EncodeOptions()
     key, key_info = (None, None) if options.key is None else new_data_key(options.key)
+    staging = Whole.of_filled(image, layout) if isinstance(image, Image) else image
     with ThreadPoolExecutor(options.workers, "milepost-encode") as pool:
-        job = _Job(path, image, layout, generation, options, key, pool)
+        job = _Job(path, staging, layout, generation, options, key, pool)
         return job.run(pack_head(key_info), info)
 
 
@@ -106,102 +130,113 @@ class _Job:
     def __init__(
         self,
         path: Path,
-        image: Image | Waves,
+        staging: Staging,
         layout: Layout,
         generation: str,
         options: EncodeOptions,
         key: DataKey | None,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.path, self.layout, self.pool = path, layout, pool
-        self.windows = whole(image, layout) if isinstance(image, Image) else image.windows(layout)
+        self.path, self.layout, self.pool, self.staging = path, layout, pool, staging
+        self.windows = staging.windows(layout, options.is_patient)
         self.generation, self.options, self.key = generation, options, key
         self.blocks = layout.blocks
         self.index = np.zeros(len(self.blocks), INDEX)
         self.index["image_offset"] = [block.offset for block in self.blocks]
         self.index["size"] = [block.size for block in self.blocks]
         self.bases: list[str] = []
-        self.view, self.base = memoryview(b""), 0
-        self.items = layout.item_sizes()
+        self.code = codec.RAW
         self.offset, self.number = PAGE_BYTES, 0
         self.fine: dict[int, tuple[bytes, ...]] = {}
         self.hash_group = max(_HASH_BYTES // layout.block_bytes, 1)
+        self.buffers = options.buffers or Buffers()
+        self.packer = Packer(pool, options.workers, key, layout, options.base, self.buffers)
+        self._beside_copy = threading.Semaphore(max(_CORES - 1, 1))
 
     def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
-        window = next(self.windows, Window(range(0), 0, self.view))
-        code = self._choose(window)
-        raw = code == codec.RAW and self.key is None
-        with DirectWriter(self.path, self._reserved_bytes(code)) as writer, Sink(writer) as sink:
+        first = next(self.windows, None)
+        if first is not None:
+            self.code = self.packer.choose(
+                self.options.compression, first, self.options.tier_bytes_per_s
+            )
+        most = self._most_bytes()
+        at_once = most if self.code == codec.RAW and not self.options.known else 0
+        with (
+            DirectWriter(self.path, at_once) as writer,
+            Sink(writer, self.buffers.sink, most) as sink,
+        ):
             sink.append(head)
             sink.pad()
-            self._store(sink, window, code, raw)
-            for following in self.windows:
-                self._store(sink, following, code, raw)
-            end = self.offset if raw else sink.offset
+            sink.is_digesting = self.key is not None
+            self._store_all(sink, first)
+            end = sink.offset
             sink.pad()
-            digest = f"{BLOCKS_ALGORITHM if raw else 'blake3'}:{self._finish(sink, info)}"
+            sink.is_digesting = True
+            digest = self._finish(sink, info)
+        algorithm = BLOCKS_ALGORITHM if self.key is None else "blake3"
         return WrittenFile(
             writer.size_bytes,
-            digest,
+            f"{algorithm}:{digest}",
             end - PAGE_BYTES,
-            tuple(self.bases),
-            self._known(),
+            (self.generation, *self.bases),
+            self.index,
+            self.code,
             self.fine,
-            self._changed_share(),
             writer.busy_s,
         )
 
-    def _changed_share(self) -> float:
-        sizes = self.index["size"]
-        own = int(sizes[self.index["source"] == 0].sum())
-        return own / max(int(sizes.sum()), 1)
-
-    def _choose(self, window: Window) -> int:
-        """The codec, by what a few blocks of the first window say."""
-        self.view, self.base = window.view, window.offset
-        plain = [self._plain(n) for n in window.blocks]
-        options = self.options
-        items = [self.items[n] for n in window.blocks]
-        rate, workers = options.tier_bytes_per_s, options.workers
-        return codec.choose(options.compression, plain, rate, workers, items)
-
-    def _store(self, sink: Sink, window: Window, code: int, raw: bool) -> None:
-        """Digest and store the blocks of a window, whose memory may be used again then."""
-        self.view, self.base = window.view, window.offset
-        digests = self._start_digests(window.blocks)
-        fresh = self._fresh_groups(window.blocks, digests)
-        if raw:
-            self._store_raw(sink, fresh)
-        else:
-            self._store_encoded(sink, fresh, code)
-        self._set_digests(window.blocks, digests, raw)
-        if raw and len(window.blocks) < len(self.blocks):
-            sink.drain()
-
-    def _plain(self, n: int) -> memoryview:
-        block = self.blocks[n]
-        start = block.offset - self.base
-        return self.view[start : start + block.size]
-
-    def _reserved_bytes(self, code: int) -> int:
-        """What a full, uncompressed file takes; 0 where the size is not known before."""
-        if self.options.known or code != codec.RAW:
-            return 0
+    def _most_bytes(self) -> int:
+        """What the file takes when every block is stored as it is."""
         tail = INDEX.itemsize * len(self.blocks) + 2 * PAGE_BYTES
         return PAGE_BYTES + sum(_up(block.size + TAG_BYTES) for block in self.blocks) + tail
 
-    def _start_digests(self, blocks: range) -> list[Future[list[bytes]]]:
+    def _store_all(self, sink: Sink, first: Window | None) -> None:
+        """Store window after window; where memory allows, the next is being digested meanwhile."""
+        ahead = 0 if self.staging.is_recycled else 1
+        waiting: deque[tuple[Window, list[Future[list[bytes]]]]] = deque()
+        done: list[tuple[Window, list[Future[list[bytes]]]]] = []
+        for window in _chained(first, self.windows):
+            waiting.append((window, self._start_digests(window)))
+            if len(waiting) > ahead:
+                done.append(waiting.popleft())
+                self._store(sink, *done[-1])
+                if self.staging.is_recycled:
+                    self._set_digests(*done.pop())
+                    sink.drain()
+        for window, digests in waiting:
+            self._store(sink, window, digests)
+        for window, digests in (*done, *waiting):
+            self._set_digests(window, digests)
+
+    def _store(self, sink: Sink, window: Window, digests: Sequence[Future[list[bytes]]]) -> None:
+        fresh = self._fresh_groups(window.blocks, digests)
+        if self.code == codec.RAW and self.key is None:
+            self._store_raw(sink, fresh, window)
+        else:
+            self._store_packed(sink, fresh, window)
+
+    def _start_digests(self, window: Window) -> list[Future[list[bytes]]]:
+        blocks = window.blocks
         return [
-            self.pool.submit(self._digest_group, start, min(start + self.hash_group, blocks.stop))
+            self.pool.submit(
+                self._digest_group, window, start, min(start + self.hash_group, blocks.stop)
+            )
             for start in range(blocks.start, blocks.stop, self.hash_group)
         ]
 
-    def _digest_group(self, start: int, stop: int) -> list[bytes]:
+    def _digest_group(self, window: Window, start: int, stop: int) -> list[bytes]:
+        if self.staging.filled is not None:
+            return self._digest(window, start, stop)
+        with self._beside_copy:  # the application is waiting for its copy: leave it a core
+            return self._digest(window, start, stop)
+
+    def _digest(self, window: Window, start: int, stop: int) -> list[bytes]:
+        plain = [window.plain(block) for block in self.blocks[start:stop]]
         if self.options.is_measured:
-            for n in range(start, stop):
+            for n, data in enumerate(plain, start):
                 if is_sampled(n, self.layout):
-                    self.fine[n] = digest_pieces(self._plain(n))
-        return [block_digest(self._plain(n)) for n in range(start, stop)]
+                    self.fine[n] = digest_pieces(data)
+        return [block_digest(data) for data in plain]
 
     def _fresh_groups(
         self, blocks: range, digests: Sequence[Future[list[bytes]]]
@@ -223,16 +258,24 @@ class _Job:
             yield fresh
 
     def _refer(self, n: int, stored: Stored) -> None:
-        if stored.generation not in self.bases:
-            self.bases.append(stored.generation)
         row = self.index[n]
-        row["source"] = self.bases.index(stored.generation) + 1
+        row["source"] = self._source(stored.generation)
         row["codec"], row["stored_size"] = stored.codec, stored.stored_size
         row["file_offset"], row["number"] = stored.file_offset, stored.number
         row["stored_digest"] = np.void(stored.stored_digest)
+        if stored.xor is not None:
+            row["xor_source"], row["xor_number"] = self._source(stored.xor[0]), stored.xor[1]
+        for name in stored.needs:
+            self._source(name)
 
-    def _store_raw(self, sink: Sink, fresh: Iterator[list[int]]) -> None:
-        """Whole runs of neighbouring blocks go from the image to the file without a copy."""
+    def _source(self, generation: str) -> int:
+        """The number of a base, which is one from now on."""
+        if generation not in self.bases:
+            self.bases.append(generation)
+        return self.bases.index(generation) + 1
+
+    def _store_raw(self, sink: Sink, fresh: Iterator[list[int]], window: Window) -> None:
+        """Runs of neighbouring blocks go from the image to the file, large ones without a copy."""
         for group in fresh:
             for n in group:
                 row = self.index[n]
@@ -241,48 +284,29 @@ class _Job:
                 self.offset += _up(self.blocks[n].size)
                 self.number += 1
             for start, stop in _runs([self.blocks[n] for n in group]):
-                sink.append_pages(self.view[start - self.base : stop - self.base])
+                sink.append_pages(window.view[start - window.offset : stop - window.offset])
 
-    def _store_encoded(self, sink: Sink, fresh: Iterator[list[int]], code: int) -> None:
+    def _store_packed(self, sink: Sink, fresh: Iterator[list[int]], window: Window) -> None:
         """Compressed or encrypted blocks stand back to back."""
         blocks = (n for group in fresh for n in group)
-        for n, number, used, packed, digest, buffer in self._encode_all(blocks, code):
-            row = self.index[n]
-            row["codec"], row["stored_size"], row["number"] = used, len(packed), number
-            row["file_offset"] = sink.offset
-            row["stored_digest"] = np.void(digest)
-            sink.append(packed)
-            self._buffers.put(buffer)
 
-    def _encode_all(self, fresh: Iterable[int], code: int) -> Iterator[Any]:
-        """Encode in order, a few blocks ahead of the one that is being packed."""
-        ahead = 2 * self.options.workers
-        self._buffers: queue.SimpleQueue[bytearray] = queue.SimpleQueue()
-        for _ in range(ahead + 1):
-            self._buffers.put(bytearray(BLOCK_BYTES + TAG_BYTES if self.key else 0))
-        waiting: list[Future[Any]] = []
-        for n in fresh:
-            if len(waiting) == ahead:
-                yield waiting.pop(0).result()
-            buffer = self._buffers.get()
-            waiting.append(self.pool.submit(self._encode, n, self.number, code, buffer))
-            self.number += 1
-        for future in waiting:
-            yield future.result()
+        def put(one: Packed) -> None:
+            row = self.index[one.n]
+            row["codec"], row["stored_size"] = one.codec, len(one.data)
+            row["file_offset"], row["number"] = sink.offset, one.number
+            row["stored_digest"] = np.void(one.digest)
+            if one.xor is not None:
+                row["xor_source"], row["xor_number"] = self._source(one.xor[0]), one.xor[1]
+            for name in one.needs:
+                self._source(name)
+            sink.append(one.data)
 
-    def _encode(self, n: int, number: int, code: int, buffer: bytearray) -> tuple[Any, ...]:
-        used, packed = codec.compress(code, self._plain(n), self.items[n])
-        if self.key is not None:
-            length = self.key.encrypt_block(number, packed, memoryview(buffer))
-            packed = memoryview(buffer)[:length]
-        return n, number, used, packed, block_digest(packed), buffer
+        self.number = self.packer.pack_all(window, blocks, self.code, self.number, put)
 
-    def _set_digests(
-        self, blocks: range, digests: Sequence[Future[list[bytes]]], raw: bool
-    ) -> None:
-        rows = self.index[blocks.start : blocks.stop]
+    def _set_digests(self, window: Window, digests: Sequence[Future[list[bytes]]]) -> None:
+        rows = self.index[window.blocks.start : window.blocks.stop]
         rows["digest"] = np.frombuffer(b"".join(_flat(digests)), "V32")
-        if raw:
+        if self.code == codec.RAW and self.key is None:
             own = rows["source"] == 0
             rows["stored_digest"][own] = rows["digest"][own]
 
@@ -303,28 +327,11 @@ class _Job:
         sink.append(pack_end(offset, len(tail), block_digest(tail)))
         return sink.finish()
 
-    def _known(self) -> dict[bytes, Stored]:
-        return known_blocks(self.index, (self.generation, *self.bases))
 
-
-def known_blocks(index: np.ndarray[Any, Any], sources: Sequence[str]) -> dict[bytes, Stored]:
-    """Block digest -> where it is stored, from the index of a data file and its sources."""
-    return {
-        digest.tobytes(): Stored(
-            sources[source], size, code, stored_size, offset, number, stored_digest.tobytes()
-        )
-        for digest, source, size, code, stored_size, offset, number, stored_digest in zip(
-            index["digest"],
-            index["source"].tolist(),
-            index["size"].tolist(),
-            index["codec"].tolist(),
-            index["stored_size"].tolist(),
-            index["file_offset"].tolist(),
-            index["number"].tolist(),
-            index["stored_digest"],
-            strict=True,
-        )
-    }
+def _chained(first: Window | None, windows: Iterator[Window]) -> Iterator[Window]:
+    if first is not None:
+        yield first
+        yield from windows
 
 
 def _flat(groups: Sequence[Future[list[bytes]]]) -> Iterator[bytes]:

@@ -1,18 +1,23 @@
 """The image: page-aligned memory that is touched once and used again for every checkpoint.
 
 Copying into memory the kernel has already backed runs at the speed of memory; into fresh memory
-it runs at the speed of page faults, ten times slower and more.
+it runs at the speed of page faults, ten times slower and more. Large pages make the faults few.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from milepost.checkpoint.layout import PAGE_BYTES, ArrayPlace, Layout
+
+PIECE_BYTES = 16 << 20
+"""So much is copied between two calls of `tell`."""
+_HUGE_BYTES = 2 << 20
 
 
 class Image:
@@ -20,7 +25,12 @@ class Image:
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = max(-(-capacity_bytes // PAGE_BYTES), 1) * PAGE_BYTES
-        self._memory = mmap.mmap(-1, self.capacity_bytes)
+        # Private: a process that forks must not share restored arrays with its children.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._memory = mmap.mmap(-1, self.capacity_bytes, flags=flags)
+        if self.capacity_bytes >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # a kernel without: small pages do as well
+                self._memory.madvise(mmap.MADV_HUGEPAGE)
         self.bytes = np.frombuffer(self._memory, dtype=np.uint8)
 
     @property
@@ -31,14 +41,39 @@ class Image:
         """Let the kernel back every page now, not while the application waits."""
         self.bytes[::PAGE_BYTES] = 0
 
-    def fill(self, layout: Layout, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Copy `arrays` to their places; the gaps between them are zeros."""
-        end = 0
+    def fill(
+        self,
+        layout: Layout,
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        tell: Callable[[int], None] = lambda end: None,
+    ) -> None:
+        """Copy `arrays` to their places; the gaps between them are zeros.
+
+        `tell` hears now and then up to where the image is complete.
+        """
+        end = told = 0
         for place in layout.arrays:
             self.bytes[end : place.offset] = 0
-            np.copyto(self.array(place), arrays[place.name], casting="no")
-            end = place.offset + place.size_bytes
+            for end in self._copy(arrays[place.name], place):
+                if end - told >= PIECE_BYTES:
+                    tell(end)
+                    told = end
         self.bytes[end : layout.image_bytes] = 0
+        tell(layout.image_bytes)
+
+    def _copy(self, array: np.ndarray[Any, Any], place: ArrayPlace) -> Iterator[int]:
+        """Copy one array, in pieces where it lies in one piece itself; yields the ends."""
+        stop = place.offset + place.size_bytes
+        if not array.flags.c_contiguous or place.size_bytes <= PIECE_BYTES:
+            np.copyto(self.array(place), array, casting="no")
+            yield stop
+            return
+        source = array.reshape(-1).view(np.uint8)
+        for start in range(0, place.size_bytes, PIECE_BYTES):
+            piece = source[start : start + PIECE_BYTES]
+            end = place.offset + start + len(piece)
+            self.bytes[place.offset + start : end] = piece
+            yield end
 
     def array(self, place: ArrayPlace) -> np.ndarray[Any, Any]:
         """The array at `place`, as a view of this memory."""

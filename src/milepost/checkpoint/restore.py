@@ -11,12 +11,12 @@ import numpy as np
 
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.decode import Decoded, read_data_file
-from milepost.checkpoint.encode import Stored, known_blocks
 from milepost.checkpoint.legal import Wanted, check_legal, is_same_cut
 from milepost.checkpoint.manifest import Manifest, commit_order
 from milepost.checkpoint.meta import from_json
 from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.store import CheckpointStore
+from milepost.checkpoint.stored import Stored, known_blocks
 from milepost.checkpoint.upload import Remote
 from milepost.checkpoint.verify import verify_generation
 from milepost.clock import epoch
@@ -232,7 +232,8 @@ def load(
     if name is None:
         raise DataError(f"holds no arrays of rank {rank}", where=store.path(manifest.name))
     path = store.path(manifest.name) / name
-    decoded = read_data_file(path, lambda base: store.path(base) / name, key)
+    digest = next((proof.digest for proof in manifest.files if proof.path == name), None)
+    decoded = read_data_file(path, lambda base: store.path(base) / name, key, digest)
     for field_name, is_so in (
         ("generation", decoded.info.get("generation") == manifest.name),
         ("step", decoded.info.get("step") == manifest.step),

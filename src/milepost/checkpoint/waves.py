@@ -10,33 +10,21 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from milepost.checkpoint.image import Image
 from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, ArrayPlace, Layout
+from milepost.checkpoint.staging import Window
 
 _LEAST_BYTES = 2 * BLOCK_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Some blocks of the image in memory: `view` begins at `offset` of the image."""
-
-    blocks: range
-    offset: int
-    view: memoryview
-
-
-def whole(image: Image, layout: Layout) -> Iterator[Window]:
-    """The image as one window."""
-    yield Window(range(len(layout.blocks)), 0, image.view)
-
-
 class Waves:
     """Two buffers of half of `limit_bytes` each, used again for every save."""
+
+    is_recycled = True
 
     def __init__(self, limit_bytes: int) -> None:
         wave_bytes = max(limit_bytes // 2 // PAGE_BYTES * PAGE_BYTES, _LEAST_BYTES)
@@ -72,7 +60,7 @@ class Waves:
             self.filled = time.monotonic()
             self._full.put(None)
 
-    def windows(self, layout: Layout) -> Iterator[Window]:
+    def windows(self, layout: Layout, is_patient: bool = False) -> Iterator[Window]:
         """The writer's side; a buffer is used again when the next window is asked for."""
         seen = 0
         while (item := self._full.get()) is not None:
