@@ -106,6 +106,13 @@ def forecast(
     )
 
 
+def longest_allocation(spec: RunSpec, machine: Machine) -> float:
+    """Seconds of the longest allocation that may be asked for on a machine."""
+    if machine.walltime_s is None:
+        return spec.resources.runtime_s
+    return min(spec.resources.runtime_s, machine.walltime_s)
+
+
 def _hazard(
     spec: RunSpec, history: History, machine: Machine, t_ckpt: Spread | None, step_s: float | None
 ) -> Hazard:
@@ -156,7 +163,7 @@ def _interval(
     if cost is None or spec.checkpoint.interval_s is not None or work_s is None:
         return found
     margin = end_margin(cost.p95_s, measured.step_s)
-    left_s = spec.resources.runtime_s - margin - (measured.restore_s or 0.0)
+    left_s = longest_allocation(spec, machine) - margin - (measured.restore_s or 0.0)
     if work_s <= left_s or left_s <= 0.0:
         return found
     if mtbf_s is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +12,10 @@ class Machine:
 
     `price_per_h` is the price of one GPU (of the node, without GPUs) for an hour; None is not
     known. `speed` and `write_speed` are relative to the machine of the smoke test. `places` is
-    how many shards run side by side (None: no limit known). `vram_gb` is the memory of one GPU.
+    how many shards run side by side (None: no limit known), each on `gpus_a_place` GPUs (nodes,
+    without GPUs) of those that all machines with the same `pool` share. `vram_gb` is the memory
+    of one GPU, `walltime_s` the longest allocation. `slurm` says where it is on a cluster:
+    partition, qos, account, constraint, reservation, gpu_model.
     """
 
     profile: str | None = None
@@ -26,6 +30,10 @@ class Machine:
     places: int | None = None
     utilisation: float = 1.0
     ckpt_gb: float | None = None
+    walltime_s: float | None = None
+    pool: str | None = None
+    gpus_a_place: float = 1.0
+    slurm: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_interruptible(self) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from milepost.planner.chart import draw
-from milepost.planner.words import duration, percent
+from milepost.planner.words import duration, money_parts, percent
 
 
 def report_html(plan: Mapping[str, Any]) -> str:
@@ -58,7 +58,7 @@ def _fact(name: str, value: str, more: str = "") -> dict[str, str]:
 def _money(cost: Mapping[str, Any] | None) -> tuple[str, str]:
     if cost is None:
         return "n/a", "no price or no duration is known"
-    return f"{cost['total']:.2f} {cost['currency']}", f"of it overhead {cost['overhead']:.2f}"
+    return money_parts(cost)
 
 
 def _band(overhead: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from milepost.config.spec import ShardsSpec
@@ -64,6 +64,18 @@ def shard_seconds(
     if task_s is None:
         return None
     return (startup_s or 0.0) + math.ceil(tasks / max(1, cpus)) * task_s
+
+
+def shard_sizes(
+    shards: ShardPlan, tasks: int, sizes: Sequence[float] | None, *, is_batch: bool
+) -> list[float]:
+    """Work of each shard in rows of the smoke slice's size; `sizes` are those of the rows."""
+    if not is_batch:
+        return [1.0] * tasks if sizes is None else list(sizes)
+    slices = shards.slices(tasks)
+    if sizes is None:
+        return [float(len(one)) for one in slices]
+    return [sum(sizes[at] for at in one) for one in slices]
 
 
 def _size(

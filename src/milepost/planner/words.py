@@ -11,10 +11,22 @@ def percent(fraction: float | None) -> str:
 
 
 def money(cost: Mapping[str, Any] | None) -> str:
-    """Total and overhead in the price's currency; n/a when it is not known."""
+    """Total and its parts in the price's currency; n/a when it is not known."""
     if cost is None:
         return "n/a"
-    return f"{cost['total']:.2f} {cost['currency']}, of it overhead {cost['overhead']:.2f}"
+    total, parts = money_parts(cost)
+    return f"{total}, {parts}"
+
+
+def money_parts(cost: Mapping[str, Any]) -> tuple[str, str]:
+    """The total, or what running costs where the total is not known; and what it consists of."""
+    currency = f" {cost['currency']}".rstrip()
+    parts = f"of it overhead {cost['overhead']:.2f}"
+    if cost["storage"] is None:
+        return f"{cost['running']:.2f}{currency}", f"{parts}; storage n/a, not in it"
+    if cost["storage"]:
+        parts += f", storage {cost['storage']:.2f}"
+    return f"{cost['total']:.2f}{currency}", parts
 
 
 def duration(seconds: float | None) -> str:
