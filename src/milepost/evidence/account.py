@@ -65,11 +65,11 @@ def account(run: RunEvidence) -> Account:
         interruption_count=sum(is_interrupted(a) for a in attempts),
         blind_count=sum(a.ended is None and not a.running for a in attempts),
         elapsed_s=_elapsed(attempts),
-        allocated_core_s=_times(cpus, _total(wall_s(a) for a in attempts)),
-        useful_core_s=_times(work, _total(a.useful_s for a in attempts)),
-        checkpoint_core_s=_times(cpus, _total(a.checkpoint_s for a in attempts)),
+        allocated_core_s=_times(cpus, total(wall_s(a) for a in attempts)),
+        useful_core_s=_times(work, total(a.useful_s for a in attempts)),
+        checkpoint_core_s=_times(cpus, total(a.checkpoint_s for a in attempts)),
         lost_core_s=_times(cpus, _lost(run, attempts)),
-        cpu_s=_total(a.cpu_s for a in attempts),
+        cpu_s=total(a.cpu_s for a in attempts),
         max_rss_bytes=max((a.max_rss_bytes for a in attempts if a.max_rss_bytes), default=None),
         checkpoint_count=len(checkpoints),
         blocked_s=_median(c.blocked_s for c in checkpoints),
@@ -80,7 +80,7 @@ def account(run: RunEvidence) -> Account:
 
 def _lost(run: RunEvidence, attempts: Sequence[AttemptEvidence]) -> float | None:
     """What was lost in all; nothing was where every attempt came to its own good end."""
-    known = _total(x for shard in run.shards for x in lost_s(shard).values())
+    known = total(x for shard in run.shards for x in lost_s(shard).values())
     if known is None and attempts and all(a.stop == "done" for a in attempts):
         return 0.0
     return known
@@ -116,7 +116,7 @@ def wall_s(attempt: AttemptEvidence) -> float | None:
 
 def shard_wall_s(shard: ShardEvidence) -> float | None:
     """Wall seconds of all attempts at a shard."""
-    return _total(wall_s(a) for a in shard.attempts)
+    return total(wall_s(a) for a in shard.attempts)
 
 
 def lost_s(shard: ShardEvidence) -> dict[int, float]:
@@ -180,7 +180,8 @@ def _elapsed(attempts: Iterable[AttemptEvidence]) -> float | None:
     return max(ends) - min(starts) if starts and ends else None
 
 
-def _total(values: Iterable[float | None]) -> float | None:
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None when nothing is."""
     known = [v for v in values if v is not None]
     return sum(known) if known else None
 

@@ -290,4 +290,6 @@ def _attempt(number: int, value: Mapping[str, Any], last_sign: str | None) -> At
         if value.get(name) is not None:
             epoch(value[name])
     done = (value.get("counts") or {}).get("done")
-    return AttemptEvidence(number=number, done=done, last_sign=last_sign, **known)
+    signs = [sign for sign in (last_sign, value.get("last_sign")) if sign is not None]
+    seen = max(signs, key=epoch, default=None)
+    return AttemptEvidence(number=number, done=done, last_sign=seen, **known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milepost.evidence.account import Account, shard_wall_s
+from milepost.evidence.shard_accounts import cost_of
 from milepost.evidence.types import RunEvidence
 from milepost.evidence.words import duration
 from milepost.model import WorkKind
@@ -58,9 +59,7 @@ def price(run: RunEvidence, account: Account) -> str:
 
 
 def observed_cost(run: RunEvidence, account: Account) -> float | None:
-    """Price per hour of a unit, times units, times their share, times allocated wall hours."""
-    cost = (run.plan or {}).get("cost")
-    if not cost or account.allocated_core_s is None or run.spec is None:
+    """What all allocations cost at the price of the plan; n/a without one."""
+    if account.allocated_core_s is None or run.spec is None:
         return None
-    hours = account.allocated_core_s / run.spec.resources.cpus / 3600
-    return hours * float(cost["price_per_h"]) * float(cost["units"]) * float(cost["utilisation"])
+    return cost_of(run, account.allocated_core_s / run.spec.resources.cpus)
