@@ -8,6 +8,7 @@ from milepost import __version__
 from milepost.evidence.account import Account, failures
 from milepost.evidence.planned import observed_cost, planned_observed
 from milepost.evidence.reconcile import count
+from milepost.evidence.shard_accounts import shard_accounts
 from milepost.evidence.types import RunEvidence
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def record(closing: Closing) -> dict[str, Any]:
             dict(zip(("what", "planned", "observed"), row, strict=True))
             for row in planned_observed(run, facts.account)
         ],
+        "shard_accounts": [one.as_json() for one in shard_accounts(run)],
         "versions": dict((run.contract or {}).get("versions", {})),
         "notes": list(run.notes),
     }
