@@ -142,7 +142,8 @@ def test_checkpoint_that_does_not_outlive_the_node(
     else:
         folder.upload("beta-1", **({"generation": "000002"} | change))
     found = item(closing(folder), "checkpoint_durable")
-    assert found.holds is False and found.next_action == "milepost upload ising beta-1"
+    assert found.holds is False
+    assert found.next_action == "milepost upload ising beta-1, then milepost reconcile ising"
 
 
 def held(folder: RunFolder) -> None:

@@ -13,6 +13,7 @@ from milepost.config.inputs import find_inputs
 from milepost.config.load import parse_config, spec_digest
 from milepost.config.needs import is_accepted, is_closed, is_given, record_of
 from milepost.errors import MilepostError
+from milepost.evidence.superseded import read_superseded
 from milepost.launch.attend import Attendant
 from milepost.launch.heads import enter_head, only_looks
 from milepost.launch.request import most_mem_mb, request_of
@@ -68,10 +69,17 @@ def contract_inputs(run):
     return [*own, *shards, *(str(record_of(needed, Path("."))) for needed in awaited)]
 
 
+def current_runs():
+    """The runs that are worked on: those whose place another run took are left alone."""
+    return [run for run in RUNS if read_superseded(RunPaths(run)) is None]
+
+
 def ready_runs(wildcards=None):
     """Runs that wait for no other run."""
     return [
-        run for run in RUNS if all(is_closed(n, Path(".")) for n in RUNS[run].needs)
+        run
+        for run in current_runs()
+        if all(is_closed(n, Path(".")) for n in RUNS[run].needs)
     ]
 
 

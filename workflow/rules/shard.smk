@@ -23,4 +23,8 @@ rule shard:
 rule failed:
     # Only what is not done, of runs that were launched; no new launch, no closeout.
     input:
-        *[lambda wildcards, run=run: unfinished_markers(run) for run in launched_runs()],
+        *[
+            lambda wildcards, run=run: unfinished_markers(run)
+            for run in launched_runs()
+            if run in current_runs()
+        ],

@@ -21,12 +21,27 @@ if TYPE_CHECKING:
 @click.option(
     "--accept", metavar="REASON", help="Close with what is false now, and say why for ever."
 )
+@click.option(
+    "--superseded-by",
+    "successor",
+    metavar="OTHER",
+    help="Close for ever because run OTHER took its place; it is not launched again.",
+)
 @root_option
 @json_option
-def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bool) -> None:
+def command(
+    run: str,
+    partial: bool,
+    accept: str | None,
+    successor: str | None,
+    root: Path,
+    as_json: bool,
+) -> None:
     """Judge RUN and write results/RUN/closeout/: report, records, RO-Crate.
 
-    Waits for nothing. Exit code 0 when the run is closed, 21 when it is not.
+    Waits for nothing. Exit code 0 when the run is closed, 21 when it is not. A run with failures is
+    closed by a reason (--accept), or by the run that took its place (--superseded-by, with a reason
+    if you like); both are told for ever.
     """
     from milepost.clock import utc_now
     from milepost.evidence.closing import close
@@ -39,7 +54,13 @@ def command(run: str, partial: bool, accept: str | None, root: Path, as_json: bo
         raise ConfigError(
             "--accept needs a reason", fix="say in a sentence why this is good enough"
         )
-    closing = close(RunPaths(run, root), now=utc_now(), partial=partial, accept=accept)
+    closing = close(
+        RunPaths(run, root),
+        now=utc_now(),
+        partial=partial,
+        accept=accept,
+        superseded_by=successor,
+    )
     whole = without_credentials(record(closing))
     click.echo(json.dumps(whole, indent=2) if as_json else _text(closing))
     flag = public_texts(closing.facts.run).flag(run)
@@ -70,6 +91,10 @@ def _text(closing: Closing) -> str:
         f"run {closing.facts.run.paths.run}: {closing.closeout.verdict}",
     ]
     lines += [f"accepted {a.time}: {a.reason}" for a in closing.closeout.accepted]
+    note = closing.closeout.superseded
+    if note is not None:
+        why = "" if note.reason is None else f": {note.reason}"
+        lines.append(f"superseded by {note.by} {note.time}{why}")
     best = closing.table.best
     if best is not None:
         values = ", ".join(f"{k}={v}" for k, v in best.items() if k not in ("task", "shard"))

@@ -32,6 +32,8 @@ def command(run: str | None, root: Path, as_json: bool) -> None:
     click.echo(tabulate(header, [s.row() for s in found]))
     for one in found:
         closed = f"closed: results/{one.run}/closeout/report.html"
+        if one.superseded_by is not None:
+            click.echo(f"{one.run}: superseded by {one.superseded_by}, not launched again")
         click.echo(f"{one.run}: {'next: ' + one.next if one.next else closed}")
 
 

@@ -53,8 +53,12 @@ def awaits(name: str, needs: Sequence[str], root: Path) -> bool:
 
 
 def closed_needs(run: str, needs: Sequence[str], root: Path) -> dict[str, str]:
-    """The contract digest in the closeout of each needed run; Refused unless all are closed."""
+    """The contract digest in the closeout of each needed run; Refused unless all are closed.
+
+    So it is before the first launch when another run took the place of a needed one.
+    """
     digests: dict[str, str] = {}
+    is_launched = RunPaths(run, root).frozen_submission.exists()
     for name in needs:
         record = read_record(name, root)
         if record is None or record["closed"] is not True:
@@ -64,6 +68,13 @@ def closed_needs(run: str, needs: Sequence[str], root: Path) -> dict[str, str]:
                 where=record_of(name, root),
                 fix=f"run snakemake, which finishes {name} first; what is open there is said by"
                 f" milepost closeout {name}",
+            )
+        successor = (record.get("superseded") or {}).get("by")
+        if successor is not None and not is_launched:
+            raise Refused(
+                f"run {run} needs run {name}, which is superseded by {successor}",
+                where=record_of(name, root),
+                fix=f"name {successor} in the needs of {run}",
             )
         digests[name] = record["contract"]
     return digests

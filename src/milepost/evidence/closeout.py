@@ -11,8 +11,13 @@ from typing import Any
 
 from milepost.evidence.account import Account
 from milepost.evidence.control import Control
+from milepost.evidence.leftovers import Leftovers
 from milepost.evidence.reconcile import ShardVerdict
+from milepost.evidence.superseded import Superseded
 from milepost.evidence.types import RunEvidence
+
+STILL = "nothing_running"
+"""The item that no reason and no successor can talk away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,11 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Closeout:
-    """The run's verdict."""
+    """The run's verdict. `superseded` closes it for ever, whatever is false, once it is quiet."""
 
     items: tuple[Item, ...]
     accepted: tuple[Acceptance, ...] = field(default=())
+    superseded: Superseded | None = None
 
     @property
     def false_items(self) -> tuple[Item, ...]:
@@ -61,7 +67,11 @@ class Closeout:
     @property
     def open_items(self) -> tuple[Item, ...]:
         """False items that nobody accepted."""
-        return tuple(i for i in self.false_items if not any(a.covers(i) for a in self.accepted))
+        return tuple(i for i in self.false_items if not self._is_settled(i))
+
+    def _is_settled(self, item: Item) -> bool:
+        is_given_up = self.superseded is not None and item.key != STILL
+        return is_given_up or any(a.covers(item) for a in self.accepted)
 
     @property
     def is_closed(self) -> bool:
@@ -71,6 +81,8 @@ class Closeout:
     def verdict(self) -> str:
         if not self.is_closed:
             return "NOT CLOSED"
+        if self.superseded is not None:
+            return "CLOSED AS SUPERSEDED"
         return "CLOSED WITH ACCEPTED FAILURES" if self.false_items else "CLOSED"
 
 
@@ -79,7 +91,7 @@ class Facts:
     """What the items are judged by.
 
     `changed_inputs` are frozen inputs that differ now, `amendments` changes since the launch that
-    the contract allows.
+    the contract allows, `unwritable` what stands in the way of the records.
     """
 
     run: RunEvidence
@@ -88,3 +100,5 @@ class Facts:
     controls: Sequence[Control]
     changed_inputs: Sequence[str]
     amendments: Sequence[Mapping[str, Any]] = ()
+    left: Leftovers | None = None
+    unwritable: Sequence[str] = ()

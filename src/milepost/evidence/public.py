@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from milepost.evidence.closing import Closing
 
 SCHEMA = 1
-_VERDICTS = ("CLOSED", "CLOSED WITH ACCEPTED FAILURES", "NOT CLOSED")
+_VERDICTS = ("CLOSED", "CLOSED WITH ACCEPTED FAILURES", "NOT CLOSED", "CLOSED AS SUPERSEDED")
 _CHOICES = ("workload", "resource_class", "resume", "stop")
 _OWN_SUBCLASSES = frozenset(
     ["bad_artifact", "killed", "unknown", "unknown_state", "not_a_failure", "time_limit"]

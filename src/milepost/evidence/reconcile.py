@@ -14,7 +14,7 @@ from milepost.durable import atomic_file
 from milepost.evidence.scheduler import SlurmWitness, remember, witness_of
 from milepost.evidence.states import Artifacts, Decision, Journal, Scheduler, decide
 from milepost.evidence.table import parameters
-from milepost.evidence.types import RunEvidence, ShardEvidence, TaskProblem
+from milepost.evidence.types import QueueWait, RunEvidence, ShardEvidence, TaskProblem
 from milepost.evidence.witness import MISSING
 from milepost.evidence.words import plural
 from milepost.lease import STALE_S
@@ -54,6 +54,9 @@ class ShardVerdict:
     next_action: str
     command: str
     evidence: str
+    said: str = ""
+    """The scheduler's own words, where it has some."""
+    waits: tuple[QueueWait, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -94,9 +97,10 @@ def reconcile(run: RunEvidence, ask: Ask | None = None) -> list[ShardVerdict]:
 def _explained(verdict: ShardVerdict, witness: SlurmWitness) -> ShardVerdict:
     """With Slurm's own words, and with the remedy for a job that will not start by itself."""
     name = verdict.shard.name
+    verdict = replace(verdict, waits=witness.waits(name))
     said = witness.said.get(name)
     if said is not None:
-        verdict = replace(verdict, evidence=f"{verdict.evidence}; {said}")
+        verdict = replace(verdict, evidence=f"{verdict.evidence}; {said}", said=said)
     finding = witness.finding(verdict.shard)
     if finding is not None and verdict.verdict is not Verdict.DONE:
         why = f"{finding['class']}/{finding['subclass']}, {finding['action']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from milepost import __version__
@@ -9,6 +10,7 @@ from milepost.evidence.account import Account, failures
 from milepost.evidence.planned import observed_cost, planned_observed
 from milepost.evidence.reconcile import count
 from milepost.evidence.shard_accounts import shard_accounts
+from milepost.evidence.superseded import supersedes
 from milepost.evidence.types import RunEvidence
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ def record(closing: Closing) -> dict[str, Any]:
         "accepted": [
             {"reason": a.reason, "time": a.time, "items": dict(a.items)} for a in closeout.accepted
         ],
+        "superseded": None if closeout.superseded is None else asdict(closeout.superseded),
+        "supersedes": supersedes(run.paths),
+        "next": None if closeout.is_closed else f"milepost reconcile {run.paths.run}",
         "contract": None if run.contract is None else run.contract["digest"],
         "amendments": [dict(a) for a in facts.amendments],
         "items": [item.as_json() for item in closeout.items],

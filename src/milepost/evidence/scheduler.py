@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from milepost.durable import write_json
 from milepost.errors import SchedulerError
 from milepost.evidence.cancelled import cancelled_job, note_cancelled
 from milepost.evidence.states import Scheduler
-from milepost.evidence.types import RunEvidence, ShardEvidence
+from milepost.evidence.types import QueueWait, RunEvidence, ShardEvidence
 from milepost.evidence.unsaid import execution_of, told
 from milepost.slurm.jobs import FolderJob, folder_jobs, may_have_jobs
 from milepost.slurm.witness import Answer, Heard, Word, judge, listen
@@ -41,7 +41,7 @@ _ENDS = frozenset(
 class SlurmWitness:
     """Asked shard by shard after `listen` asked Slurm once. `said` explains each answer.
 
-    `memory` maps a shard to `{job, word, deadline, time}`: what was heard before. `waiting` are
+    `memory` maps a shard to `{job, word, deadline, time, waits}`: what was heard before. `waiting` are
     jobs of shards that have not ended, `cancelled` the ids of those that were before they started.
     """
 
@@ -74,9 +74,29 @@ class SlurmWitness:
             last_sign=_last_sign(shard),
             deadline=before.get("deadline") if is_same else None,
         )
+        waits = self._waits(jobs, before)
         word = self._settle(shard, answer, before if is_same else {})
+        if waits:
+            nothing = {"job": None, "word": None, "deadline": None, "time": utc_now()}
+            self.memory.setdefault(shard.name, nothing)["waits"] = [asdict(w) for w in waits]
         self.said[shard.name] = answer.said
         return Scheduler(word.value)
+
+    def waits(self, shard: str) -> tuple[QueueWait, ...]:
+        """How long the executions of a shard's jobs waited, oldest first, as far as was heard."""
+        return tuple(QueueWait(**w) for w in self.memory.get(shard, {}).get("waits", ()))
+
+    def _waits(self, jobs: Iterable[str], before: Mapping[str, Any]) -> list[QueueWait]:
+        """What was heard before, and what the accounting says now about these jobs."""
+        known = [QueueWait(**w) for w in before.get("waits", ())]
+        records = [r for job in jobs for r in (self.heard.history or {}).get(job, ())]
+        said = [
+            QueueWait(r.job_id, r.submit, r.eligible, r.start)
+            for r in records
+            if r.submit is not None and r.start is not None
+        ]
+        found = {(w.job_id, w.start_s): w for w in (*known, *said)}
+        return sorted(found.values(), key=lambda w: w.start_s)
 
     def finding(self, shard: ShardEvidence) -> Mapping[str, Any] | None:
         """Why the last attempt ended, by Slurm's word, where it left none of its own."""

@@ -11,6 +11,7 @@ from milepost.clock import epoch
 from milepost.durable import read_json
 from milepost.evidence.gather import gather
 from milepost.evidence.reconcile import Ask, ShardVerdict, count, reconcile
+from milepost.evidence.superseded import read_superseded
 from milepost.evidence.types import RunEvidence
 from milepost.evidence.words import duration
 from milepost.model import Verdict
@@ -34,6 +35,7 @@ class Standing:
     eta_s: float | None
     shards: dict[str, int]
     next: str | None
+    superseded_by: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,6 +59,7 @@ def standing(paths: RunPaths, ask: Ask | None = None) -> Standing:
     failed = sum(len(s.failed) + len(s.damaged) for s in run.shards)
     left = tasks - done - failed
     rate = _rate(verdicts)
+    note = read_superseded(paths)
     return Standing(
         run=paths.run,
         tasks=tasks,
@@ -67,7 +70,8 @@ def standing(paths: RunPaths, ask: Ask | None = None) -> Standing:
         rate=rate,
         eta_s=left / rate if rate and left else None,
         shards=count(verdicts),
-        next=_next(run, verdicts),
+        next=_next(run, verdicts, is_superseded=note is not None),
+        superseded_by=None if note is None else note.by,
     )
 
 
@@ -83,9 +87,11 @@ def _rate(verdicts: Sequence[ShardVerdict]) -> float | None:
     return total or None
 
 
-def _next(run: RunEvidence, verdicts: Sequence[ShardVerdict]) -> str | None:
+def _next(run: RunEvidence, verdicts: Sequence[ShardVerdict], *, is_superseded: bool) -> str | None:
     """The one command that brings the run on; None when it is closed."""
     name = run.paths.run
+    if is_superseded:
+        return None if _is_closed(run) else f"milepost closeout {name}"
     if not verdicts:
         smoke_only = run.spec is not None and run.spec.stop == "smoke-only"
         return f"milepost closeout {name}" if smoke_only and run.smoke else "snakemake -c2"

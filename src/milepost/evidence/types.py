@@ -73,6 +73,28 @@ class CheckpointEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueWait:
+    """How long an execution of a Slurm job waited, in seconds since the epoch.
+
+    Until `eligible_s` it was held, or waited for another job or for its begin time; from then on
+    for priority and resources. None where the accounting does not say.
+    """
+
+    job_id: str
+    submit_s: float
+    eligible_s: float | None
+    start_s: float
+
+    @property
+    def held_s(self) -> float | None:
+        return None if self.eligible_s is None else max(0.0, self.eligible_s - self.submit_s)
+
+    @property
+    def pending_s(self) -> float | None:
+        return None if self.eligible_s is None else max(0.0, self.start_s - self.eligible_s)
+
+
+@dataclass(frozen=True, slots=True)
 class ShardEvidence:
     """Everything on disk about one shard of the frozen table.
 

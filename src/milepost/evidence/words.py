@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+NAMED = 3
+
 
 def duration(seconds: float | None) -> str:
     """Seconds for people: `n/a`, `42 s`, `12 min`, `3.5 h` or `2.1 d`."""
@@ -16,3 +20,19 @@ def duration(seconds: float | None) -> str:
 def plural(number: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `10,000 tasks`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few of many: `a, b, c and 7 more`."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def size(count: float | None) -> str:
+    """Bytes for people: `n/a`, `512 B`, `1.5 kB`, `2.1 MB`, `3.4 GB`."""
+    if count is None:
+        return "n/a"
+    for power, unit in ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")):
+        if count < 1000 * power:
+            return f"{count / power:.3g} {unit}"
+    return f"{count / 1e12:.3g} TB"
