@@ -81,6 +81,10 @@ class RunPaths:
     def smoke_work(self) -> Path:
         return self.work / "smoke"
 
+    def smoke_place(self, digest: str) -> Path:
+        """Where the smoke test of this contract leaves its slices."""
+        return self.smoke_work / digest.partition(":")[2][:16]
+
     @property
     def plan(self) -> Path:
         return self.results / "plan" / "plan.json"

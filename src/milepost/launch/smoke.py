@@ -58,7 +58,7 @@ def smoke(paths: RunPaths, say: Callable[[str], None]) -> dict[str, Any]:
     removes the output of a rule that failed. A failed test is run again at the next call.
     """
     contract = load_contract(paths)
-    place = paths.smoke_work / contract.digest.partition(":")[2][:16]
+    place = paths.smoke_place(contract.digest)
     kept = place / "passed.json"
     lease = Lease(place)
     acquire_when_free(lease, say)
