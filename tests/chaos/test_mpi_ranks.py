@@ -173,7 +173,7 @@ LATE += [("mpi4py", 1, "staged"), ("mpi4py", 2, "file-durable"), ("mpi4py", 0, "
 def test_a_late_rank_aborts_the_generation(tmp_path: Path, way: str, who: int, phase: str) -> None:
     folder = tmp_path / "c"
     done = solve(folder, fault=f"late:{who}:{phase}", way=way, timeout_s=2)
-    assert set(re.findall(r"rank (\d) failed", done.stdout)) == {"0", "1", "2"}, done.stdout
+    assert set(re.findall(r"rank (\d) failed", done.stdout)) == {"0", "1", "2"}, done.stdout + done.stderr
     assert newest_step(folder) == 1
     assert starts(solve(folder, way=way)) == dict.fromkeys(range(3), 2)
 

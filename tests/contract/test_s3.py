@@ -17,7 +17,9 @@ import pytest
 
 from helpers.s3_server import S3Server, running_server
 from milepost.checkpoint.checkpointer import Checkpointer
+from milepost.checkpoint.crypt import WrongKey, load_key
 from milepost.checkpoint.manifest import MANIFEST, OK
+from milepost.checkpoint.rekey_far import rekey_remote
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote, upload_generation
 from milepost.durable import digest_file
@@ -139,6 +141,48 @@ def test_a_resumed_upload_proves_what_is_there(
     assert sum(counted) == near.stat().st_size
     upload_generation(store, FIRST, tier, "", progress=counted.append)
     assert sum(counted) == near.stat().st_size, "what was there and right is not sent twice"
+
+
+def test_a_key_is_exchanged_in_place_and_the_server_copies_the_data(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encrypt = {}
+    for n, name in enumerate(("old", "new")):
+        (tmp_path / name).write_bytes(bytes([n + 1] * 32))
+        (tmp_path / name).chmod(0o600)
+        encrypt[name] = {"key_file": str(tmp_path / name)}
+    old, new = (load_key(encrypt[name]) for name in ("old", "new"))
+    assert old is not None and new is not None
+    x = np.random.default_rng(1).standard_normal(2_300_000)
+    near = tmp_path / "near"
+    with Checkpointer(near, warm=place, compression="none", encrypt=encrypt["old"]) as ck:
+        for step in range(2):
+            x[0] = step
+            ck.save(step, {"x": x}, None)
+            ck.wait()
+    shutil.rmtree(near)
+    near.mkdir()
+    tier = FsspecTier(place)
+    sent: list[int] = []
+    real = tier._fs.call_s3
+
+    def call(name: str, *args: Any, **words: Any) -> Any:
+        sent.append(len(words.get("Body", b"")))
+        return real(name, *args, **words)
+
+    monkeypatch.setattr(tier._fs, "call_s3", call)
+    done = rekey_remote(CheckpointStore(near), Remote("warm", tier), old, new)
+    assert [item.files for item in done] == [1, 1]
+    assert sum(sent) < 10_000_000 < x.nbytes, "S3 takes no part below 5 MiB but the last"
+    for name, is_right in (("new", True), ("old", False)):
+        ck = Checkpointer(tmp_path / f"at-{name}", warm=place, upload=False, encrypt=encrypt[name])
+        if is_right:
+            saved = ck.restore()
+            assert saved is not None
+            assert (saved.step, saved.arrays["x"][0]) == (1, 1)
+        else:
+            with pytest.raises(WrongKey):
+                ck.restore()
 
 
 def test_a_bucket_that_is_missing_is_not_made(

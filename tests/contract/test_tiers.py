@@ -103,6 +103,23 @@ def test_another_content_is_refused(tier: Tier, local: Path, tmp_path: Path) -> 
     assert tier.read_bytes("small") == b"x"
 
 
+@pytest.mark.parametrize("size", [5000, 9 << 20])
+def test_the_head_of_a_file_is_replaced(tier: Tier, tmp_path: Path, size: int) -> None:
+    (tmp_path / "old").write_bytes(bytes(range(250)) * (size // 250))
+    whole = (tmp_path / "old").read_bytes()
+    tier.put_file(tmp_path / "old", "a/data.bin")
+    assert tier.read_bytes("a/data.bin", 300) == whole[:300]
+    head = b"new" * 1000
+    for _ in range(2):
+        tier.replace_head("a/data.bin", head)
+    tier.get_file("a/data.bin", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == head + whole[len(head) :]
+    assert tier.list() == ["a/data.bin"]
+    assert tier.clean() == (), "no upload is left open"
+    with pytest.raises(FileNotFoundError):
+        tier.replace_head("none", head)
+
+
 def test_names_are_listed_below_a_folder_only(tier: Tier) -> None:
     for name in ("run/a/1", "run/a/2", "run/ab/1", "top"):
         tier.put_bytes(name, name.encode())

@@ -41,8 +41,15 @@ class Audit:
     content: Mapping[str, str]
 
 
-def note(folder: Path, what: str, generation: str, manifest: str | None = None) -> None:
-    """Append a record, durably. A log that was tampered with is continued and stays broken."""
+def note(
+    folder: Path,
+    what: str,
+    generation: str,
+    manifest: str | None = None,
+    tier: str | None = None,
+) -> None:
+    """Append a record, durably. `tier` is where it happened, None for this folder. A log that was
+    tampered with is continued and stays broken."""
     environment = current_environment()
     with _locked(folder), storage_errors(folder / LOG):
         number, before = _resume(folder)
@@ -52,6 +59,7 @@ def note(folder: Path, what: str, generation: str, manifest: str | None = None) 
             "uid": os.getuid(),
             "what": what,
             "generation": generation,
+            "tier": tier,
             "manifest": manifest,
             "container": environment.container,
             "code": environment.code,
@@ -98,6 +106,8 @@ def digest_of(line: bytes) -> str:
 
 def _note_content(content: dict[str, str], record: Mapping[str, Any]) -> None:
     name = str(record.get("generation"))
+    if record.get("tier") is not None:
+        return
     if record.get("what") in WITH_CONTENT:
         content[name] = str(record.get("manifest"))
     elif record.get("what") == "pruned":

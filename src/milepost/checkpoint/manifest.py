@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,6 +16,8 @@ from milepost.model import FileProof
 FORMAT_VERSION = 1
 MANIFEST = "ckpt.manifest.json"
 OK = "OK"
+REKEY = ".rekey.json"
+"""Beside generations whose key is being exchanged: what they become."""
 _NAME = re.compile(r"(\d{6,})-a(\d+)")
 _DIGEST = re.compile(r"(blake3|blake3-blocks|sha256):[0-9a-f]{64}")
 
@@ -120,6 +122,16 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         return (json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n").encode()
+
+    def with_digests(self, digests: Mapping[str, str]) -> Manifest:
+        """The same with other digests of some files (path -> digest)."""
+        files = tuple(replace(p, digest=digests.get(p.path, p.digest)) for p in self.files)
+        return replace(self, files=files)
+
+    def is_same_but_for_keys(self, other: Manifest) -> bool:
+        """Is it the same generation, perhaps under another key? First pages differ then."""
+        blank = {proof.path: "" for proof in self.files}
+        return self.with_digests(blank) == other.with_digests(blank)
 
 
 def generation_name(number: int, attempt: int) -> str:

@@ -1,8 +1,10 @@
 """Exchange the user's key: the data keys are wrapped anew, no data is written.
 
 Only the first page of each data file changes, and with it the digests in manifest and OK. What
-they will be is written down first (`.rekey.json`), so that a crash in the middle is finished
-later, without any key.
+they will be is written down first, for all generations in one file (`.rekey.json`): until it is
+there all are under the old key, from then on all are under the new one, since whoever finds it
+completes what a crash cut short, for which no key is needed. A delta and its bases are therefore
+never under two keys. Copies in other tiers: `rekey_far`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +20,17 @@ from typing import Any
 from milepost.checkpoint.blocks import pack_head, parse_head
 from milepost.checkpoint.crypt import UserKey, unwrapped_key, wrapped_key
 from milepost.checkpoint.layout import PAGE_BYTES
-from milepost.checkpoint.manifest import MANIFEST, OK
+from milepost.checkpoint.manifest import MANIFEST, OK, REKEY, Manifest
 from milepost.checkpoint.store import CheckpointStore, digest_bytes
 from milepost.durable import (
     atomic_file,
     fsync_directory,
     new_hasher,
-    read_json,
     storage_errors,
-    write_json,
 )
 from milepost.errors import DataError
 from milepost.model import FileProof
 
-_RECORD = ".rekey.json"
 _READ_BYTES = 4 << 20
 
 
@@ -42,44 +42,101 @@ class Rekeyed:
     files: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewKeys:
+    """What a generation becomes: the first page of each data file, and the manifest."""
+
+    pages: Mapping[str, bytes]
+    manifest: bytes
+
+    def as_json(self) -> dict[str, Any]:
+        pages = {name: _text(page.rstrip(b"\0")) for name, page in self.pages.items()}
+        return {"pages": pages, "manifest": self.manifest.decode()}
+
+    @classmethod
+    def parse(cls, value: Any) -> NewKeys:
+        pages = {str(n): base64.b64decode(p, validate=True) for n, p in value["pages"].items()}
+        whole = {name: page.ljust(PAGE_BYTES, b"\0") for name, page in pages.items()}
+        return cls(whole, value["manifest"].encode())
+
+
+def record_of(plan: Mapping[str, NewKeys]) -> bytes:
+    """The content of `.rekey.json` (generation -> what it becomes)."""
+    return json.dumps({name: keys.as_json() for name, keys in plan.items()}).encode()
+
+
+def parse_record(data: bytes, where: object) -> dict[str, NewKeys]:
+    """Undo `record_of`; a DataError when it is none."""
+    try:
+        return {str(name): NewKeys.parse(keys) for name, keys in json.loads(data).items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError("is no record of a key exchange", where=where) from error
+
+
 def rekey(store: CheckpointStore, old: UserKey, new: UserKey) -> tuple[Rekeyed, ...]:
     """Wrap the data keys of every generation under `new`; what is under `new` already stays.
 
     Each file is read once, since its digest changes. Errors: WrongKey for a file under a third
-    key; DataError for a damaged one, which is not blessed with a new digest.
+    key; DataError for a damaged one, which is not blessed with a new digest. Nothing is changed
+    then.
     """
     finish_rekeys(store)
-    return tuple(Rekeyed(name, _rekey(store, name, old, new)) for name in store.generations())
+    names = store.generations()
+    found = {name: new_keys(store.path(name), store.manifest(name), old, new) for name in names}
+    plan = {name: keys for name, keys in found.items() if keys is not None}
+    if plan:
+        with atomic_file(store.folder / REKEY, "wb") as stream:
+            stream.write(record_of(plan))
+        finish_rekeys(store)
+    return tuple(Rekeyed(name, len(plan[name].pages) if name in plan else 0) for name in names)
 
 
 def finish_rekeys(store: CheckpointStore) -> tuple[str, ...]:
-    """Complete what an interrupted `rekey` began; returns the generations."""
-    begun = [name for name in store.names() if (store.path(name) / _RECORD).is_file()]
-    for name in begun:
-        _apply(store, name)
-    return tuple(begun)
+    """Do what the record says, if there is one; returns the generations.
+
+    May be done any number of times.
+    """
+    record = store.folder / REKEY
+    try:
+        plan = parse_record(record.read_bytes(), record)
+    except FileNotFoundError:
+        return ()
+    for name, keys in plan.items():
+        put_keys(store.path(name), keys)
+        store.note("rekeyed", name)
+    os.unlink(record)
+    fsync_directory(store.folder)
+    return tuple(plan)
 
 
-def _rekey(store: CheckpointStore, name: str, old: UserKey, new: UserKey) -> int:
-    folder, manifest = store.path(name), store.manifest(name)
-    if manifest.kind != "arrays":
-        return 0
-    pages: dict[str, str] = {}
+def key_of(page: bytes, path: Path) -> str | None:
+    """The key id that the first page of a data file names; None when it is not encrypted."""
+    info = parse_head(page, path)
+    return None if info is None else str(info.get("key_id"))
+
+
+def keys_of(store: CheckpointStore, name: str) -> tuple[str, ...]:
+    """The ids of the keys that a generation needs, its bases not counted."""
+    manifest, found = store.manifest(name), set()
+    for proof in manifest.files if manifest.kind == "arrays" else ():
+        path = store.path(name) / proof.path
+        with path.open("rb") as stream:
+            found.add(key_of(stream.read(PAGE_BYTES), path))
+    return tuple(sorted(key for key in found if key is not None))
+
+
+def new_keys(folder: Path, manifest: Manifest, old: UserKey, new: UserKey) -> NewKeys | None:
+    """What becomes of the generation whose files lie in `folder`; None: nothing is to be done."""
+    pages: dict[str, bytes] = {}
     digests: dict[str, str] = {}
-    for proof in manifest.files:
+    for proof in manifest.files if manifest.kind == "arrays" else ():
         page = _new_page(folder / proof.path, old, new)
         if page is not None:
             digests[proof.path] = _digest_with(folder / proof.path, proof, page)
-            pages[proof.path] = base64.b64encode(page).decode("ascii")
+            pages[proof.path] = page
     if not pages:
-        return 0
-    said: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
-    for item in said["files"]:
-        item["digest"] = digests.get(item["path"], item["digest"])
-    text = json.dumps(said, indent=1, allow_nan=False) + "\n"
-    write_json(folder / _RECORD, {"pages": pages, "manifest": text})
-    _apply(store, name)
-    return len(pages)
+        return None
+    return NewKeys(pages, manifest.with_digests(digests).to_bytes())
 
 
 def _new_page(path: Path, old: UserKey, new: UserKey) -> bytes | None:
@@ -105,24 +162,26 @@ def _digest_with(path: Path, proof: FileProof, page: bytes) -> str:
             then.update(part)
             now.update(part)
     if f"{algorithm}:{then.hexdigest()}" != proof.digest:
-        raise DataError("its digest differs from the manifest", where=path)
+        raise DataError(
+            "its digest differs from the manifest",
+            where=path,
+            fix="delete that generation, or fetch it from another tier; nothing was changed",
+        )
     return f"{algorithm}:{now.hexdigest()}"
 
 
-def _apply(store: CheckpointStore, name: str) -> None:
-    """Do what the record says; may be done any number of times."""
-    folder = store.path(name)
-    record = read_json(folder / _RECORD)
-    for file_name, page in record["pages"].items():
-        _write_page(folder / file_name, base64.b64decode(page))
-    data = record["manifest"].encode()
+def put_keys(folder: Path, keys: NewKeys) -> None:
+    """Write first pages, manifest and OK over those in `folder`."""
+    for file_name, page in keys.pages.items():
+        _write_page(folder / file_name, page)
     with atomic_file(folder / MANIFEST, "wb") as stream:
-        stream.write(data)
+        stream.write(keys.manifest)
     with atomic_file(folder / OK) as stream:
-        stream.write(f"{digest_bytes(data)}\n")
-    store.note("rekeyed", name)
-    os.unlink(folder / _RECORD)
-    fsync_directory(folder)
+        stream.write(f"{digest_bytes(keys.manifest)}\n")
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _write_page(path: Path, page: bytes) -> None:

@@ -16,6 +16,7 @@ from milepost.checkpoint.options import Options
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.rekey import finish_rekeys
+from milepost.checkpoint.rekey_far import finish_far
 from milepost.checkpoint.restore import Redecompose, Saved, restore_together
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.room import Room
@@ -89,12 +90,18 @@ class Session:
         targets = self._targets()
         for target in targets:
             target.remote.tier.clean(target.remote.prefix)
+            finish_far(self._store, target.remote)
             there = set(target.remote.generations())
             self._store.reserve(there)
             self._there.append(there)
         if targets:
-            tell = self._metrics.tell_uploads
-            self._uploader = Uploader(self._store, targets, fence=self._fence, tell=tell)
+            self._uploader = Uploader(
+                self._store,
+                targets,
+                fence=self._fence,
+                key_id=None if self._key is None else self._key.key_id,
+                tell=self._metrics.tell_uploads,
+            )
         self._store.make_room = self._room.make
 
     def _targets(self) -> list[Target]:

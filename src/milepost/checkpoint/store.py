@@ -168,9 +168,12 @@ class CheckpointStore:
                 self.note("found", name)
         return leftovers.remove(self.folder, self.attempt)
 
-    def note(self, what: str, name: str) -> None:
-        """Put what happened to a generation into the audit log."""
+    def note(self, what: str, name: str, tier: str | None = None) -> None:
+        """Put what happened to a generation, here or in a tier, into the audit log."""
         manifest = None
+        if tier is not None:
+            note(self.folder, what, name, tier=tier)
+            return
         if what in WITH_CONTENT:
             manifest = _read(self.path(name) / OK).decode("ascii", "replace").strip()
         note(self.folder, what, name, manifest)

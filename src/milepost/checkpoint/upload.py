@@ -22,11 +22,14 @@ from milepost.checkpoint.blocks import BLOCKS_ALGORITHM
 from milepost.checkpoint.manifest import (
     MANIFEST,
     OK,
+    REKEY,
     Manifest,
     commit_order,
     is_name,
     parse_manifest,
 )
+from milepost.checkpoint.rekey import NewKeys, parse_record, put_keys
+from milepost.checkpoint.rekey_far import bring_keys
 from milepost.checkpoint.store import CheckpointStore, digest_bytes
 from milepost.checkpoint.verify import check_file
 from milepost.durable import fsync_directory, prove_file, storage_errors
@@ -44,12 +47,14 @@ def upload_generation(
     fence: Callable[[], None] = lambda: None,
     progress: Progress | None = None,
     proved: dict[str, list[FileProof]] | None = None,
+    key_id: str | None = None,
 ) -> list[FileProof]:
     """Send a generation and its bases below the folder `name` of `tier`, and prove them there.
 
     Returns the proofs of all their files; paths are names in the tier. Doing it again sends only
     what is missing. `proved` are generations that this process proved there before: they are not
-    read again while they have their OK; new ones are added. Errors: DataError when the local generation is damaged, or the far tier holds
+    read again while they have their OK; new ones are added. With `key_id`, a copy there under
+    another key becomes one under that. Errors: DataError when the local generation is damaged, or the far tier holds
     another content under one of the names; StorageError when the far end differs after sending;
     Refused by `fence`.
     """
@@ -59,7 +64,7 @@ def upload_generation(
     for one in (*manifest.bases, generation):
         fence()
         if one not in known or tier.stat(_join(name, one, OK)) is None:
-            known[one] = _upload_one(store, one, tier, name, fence, progress)
+            known[one] = _upload_one(store, one, tier, name, fence, progress, key_id)
         proofs += known[one]
     return proofs
 
@@ -71,9 +76,11 @@ def _upload_one(
     name: str,
     fence: Callable[[], None],
     progress: Progress | None,
+    key_id: str | None,
 ) -> list[FileProof]:
     folder, far = store.path(generation), _join(name, generation)
     manifest = store.manifest(generation)
+    bring_keys(store, generation, Remote("", tier, name), key_id)
     proofs = []
     for proof in manifest.files:
         damage = check_file(folder, proof, generation, deep=True)
@@ -128,8 +135,10 @@ class Remote:
 
     def generations(self) -> list[str]:
         """Names of the complete generations, newest first."""
-        names = (self._relative(name).split("/") for name in self.tier.list(self.prefix))
+        names = [self._relative(name).split("/") for name in self.tier.list(self.prefix)]
         found = {parts[0] for parts in names if len(parts) == 2 and parts[1] == OK}
+        if [REKEY] in names:  # one of them may have no OK just now
+            found |= set(self.rekeying())
         return sorted(filter(is_name, found), key=commit_order, reverse=True)
 
     def manifest(self, name: str) -> Manifest:
@@ -143,20 +152,37 @@ class Remote:
                 .strip()
             )
         except FileNotFoundError as error:
-            raise DataError("is missing", where=where) from error
+            return self._becoming(name, DataError("is missing", where=where), error)
         if flag != digest_bytes(data):
-            raise DataError("does not match the digest in OK", where=where)
+            return self._becoming(name, DataError("does not match the digest in OK", where=where))
         return parse_manifest(data, where)
+
+    def rekeying(self) -> dict[str, NewKeys]:
+        """What generations become whose key exchange is under way or was interrupted."""
+        place = _join(self.prefix, REKEY)
+        if self.tier.stat(place) is None:
+            return {}
+        return parse_record(self.tier.read_bytes(place), f"{self.tier.place}/{place}")
+
+    def _becoming(
+        self, name: str, error: DataError, cause: BaseException | None = None
+    ) -> Manifest:
+        """The manifest that a key exchange is about to write, else the error."""
+        keys = self.rekeying().get(name)
+        if keys is None:
+            raise error from cause
+        return parse_manifest(keys.manifest, error.where)
 
     def fetch(self, store: CheckpointStore, name: str) -> None:
         """Bring a generation and its bases into `store`, proved against their manifests.
 
         One that is there and intact stays; a damaged one is moved aside (`.damaged-…`).
         """
+        becoming = self.rekeying()
         for one in (*self.manifest(name).bases, name):
             if not _is_intact(store, one):
                 _move_aside(store, one)
-                self._fetch_one(store, one)
+                self._fetch_one(store, one, becoming.get(one))
 
     def prove(self, name: str, beside: Path) -> list[FileProof]:
         """Size and plain digest of every file of a generation and its bases, as read back now.
@@ -190,7 +216,7 @@ class Remote:
         self.tier.delete(_join(self.prefix, name, OK))
         self.tier.delete(_join(self.prefix, name))
 
-    def _fetch_one(self, store: CheckpointStore, name: str) -> None:
+    def _fetch_one(self, store: CheckpointStore, name: str, keys: NewKeys | None) -> None:
         manifest = self.manifest(name)
         with storage_errors(store.folder):
             store.folder.mkdir(parents=True, exist_ok=True)
@@ -198,11 +224,15 @@ class Remote:
         try:
             for proof in manifest.files:
                 self._get(_join(self.prefix, name, proof.path), draft / proof.path)
+            if keys is not None:
+                manifest = parse_manifest(keys.manifest, draft)
+                put_keys(draft, keys)
+            for proof in manifest.files:
                 damage = check_file(draft, proof, name, deep=True)
                 if damage is not None:
                     where = f"{self.tier.place}/{_join(self.prefix, name, proof.path)}"
                     raise DataError(damage.what, where=where)
-            for flag in (MANIFEST, OK):
+            for flag in () if keys is not None else (MANIFEST, OK):
                 self._get(_join(self.prefix, name, flag), draft / flag)
             _publish(draft, store.path(name))
         except BaseException:

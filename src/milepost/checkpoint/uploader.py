@@ -61,10 +61,12 @@ class Uploader:
         targets: Sequence[Target],
         *,
         fence: Callable[[], None] = lambda: None,
+        key_id: str | None = None,
         tell: Callable[[UploadMetrics], None] = lambda metrics: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._fence, self._tell, self._clock = store, fence, tell, clock
+        self._key_id = key_id
         self._lanes = [_Lane(target) for target in targets]
         self._condition, self._telling = threading.Condition(), threading.Lock()
         self._sending: _Offer | None = None
@@ -188,8 +190,10 @@ class Uploader:
             fence=self._fence,
             progress=count,
             proved=lane.proved,
+            key_id=self._key_id,
         )
         self._sent_count += 1
         if lane.target.rules is not None:
             for name in prune_remote(remote, lane.target.rules, self._store.gold()):
                 lane.proved.pop(name, None)
+                self._store.note("pruned", name, remote.label)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from milepost.errors import ConfigError, DataError
+from milepost.errors import ConfigError, DataError, MilepostError
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 _GENERATION = click.argument("generation", required=False)
@@ -251,6 +251,9 @@ def audit(folder: Path, as_json: bool) -> None:
 @click.option("--new-key-file", help="File with the new key.")
 @click.option("--new-key-env", help="Environment variable with the new key.")
 @click.option("--new-age-recipient", help="New recipient of the age command.")
+@click.option("--new-age-identity", help="File with the new age identity.")
+@click.option("--warm", help="Also exchange it in this place (path or URL).")
+@click.option("--cold", help="Also exchange it in this place (path or URL).")
 @_JSON
 def rekey(
     folder: Path,
@@ -258,23 +261,63 @@ def rekey(
     new_key_file: str | None,
     new_key_env: str | None,
     new_age_recipient: str | None,
+    new_age_identity: str | None,
+    warm: str | None,
+    cold: str | None,
     as_json: bool,
 ) -> None:
     """Wrap the data keys of all generations under a new key; no data is written.
 
-    No job should be saving into FOLDER meanwhile. Copies in other tiers keep the old key.
+    No job should be saving into FOLDER meanwhile. Copies in other tiers keep the old key unless
+    they are named: then only first pages, manifests and flags are sent there. May be interrupted
+    and run again; each generation is under one of both keys at any time, see `keys`.
     """
     from milepost.checkpoint.rekey import rekey as apply
+    from milepost.checkpoint.rekey_far import rekey_remote
 
-    new = _key(new_key_file, new_key_env, None, new_age_recipient)
+    new = _key(new_key_file, new_key_env, new_age_identity, new_age_recipient)
     if key is None or new is None:
         raise ConfigError(
             "rekey needs the old key and the new one", fix="give --key-file and --new-key-file"
         )
-    done = apply(_store(folder), key, new)
-    files = {item.generation: item.files for item in done}
-    text = "\n".join(f"{name}  {count} files" for name, count in files.items())
-    _emit({"key_id": new.key_id, "files": files}, as_json, text or "no generations")
+    store, found = _store(folder), {}
+    try:
+        found["scratch"] = apply(store, key, new)
+        for remote in _remotes(warm, cold):
+            found[remote.label] = rekey_remote(store, remote, key, new)
+    except MilepostError as error:
+        error.add_note(
+            "not every generation is under the new key; `milepost ckpt keys` tells which is under "
+            "which, and the same command goes on"
+        )
+        raise
+    files = {tier: {item.generation: item.files for item in done} for tier, done in found.items()}
+    lines = [f"{t}  {name}  {n} files" for t, each in files.items() for name, n in each.items()]
+    value = {"key_id": new.key_id, "files": files.pop("scratch"), "tiers": files}
+    _emit(value, as_json, "\n".join(lines) or "no generations")
+
+
+@command.command()
+@_FOLDER
+@click.option("--warm", help="Also look in this place (path or URL).")
+@click.option("--cold", help="Also look in this place (path or URL).")
+@_JSON
+def keys(folder: Path, warm: str | None, cold: str | None, as_json: bool) -> None:
+    """Tell under which key each generation is, here and in other tiers. Needs no key."""
+    from milepost.checkpoint.rekey import keys_of
+    from milepost.checkpoint.rekey_far import keys_there
+
+    store = _store(folder)
+    rows = [_keys_row("scratch", name, keys_of(store, name)) for name in store.generations()]
+    for remote in _remotes(warm, cold):
+        names = remote.generations()
+        rows += [_keys_row(remote.label, name, keys_there(remote, name)) for name in names]
+    lines = [f"{r['tier']}  {r['generation']}  {', '.join(r['key_ids']) or 'none'}" for r in rows]
+    _emit(rows, as_json, "\n".join(lines) or _none(folder))
+
+
+def _keys_row(tier: str, generation: str, key_ids: tuple[str, ...]) -> dict[str, Any]:
+    return {"tier": tier, "generation": generation, "key_ids": list(key_ids)}
 
 
 def _unlike(store: Any, content: Mapping[str, str]) -> list[str]:
@@ -291,7 +334,9 @@ def _unlike(store: Any, content: Mapping[str, str]) -> list[str]:
 
 def _audit_line(record: Mapping[str, Any]) -> str:
     words = [str(record.get(name)) for name in ("n", "time", "what", "generation")]
-    return f"{words[0]:>5}  {words[1]}  uid {record.get('uid')}  {words[2]:<8}  {words[3]}"
+    tier = record.get("tier")
+    line = f"{words[0]:>5}  {words[1]}  uid {record.get('uid')}  {words[2]:<8}  {words[3]}"
+    return line if tier is None else f"{line}  ({tier})"
 
 
 def _change_line(change: Any) -> str:

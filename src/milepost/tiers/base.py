@@ -20,7 +20,7 @@ class Tier(Protocol):
     """A place for files by name. A name is relative, with `/` between its parts.
 
     A file appears whole or not at all, and a name never changes its content: what is there may
-    be deleted but not replaced. All methods may be called from several threads.
+    be deleted but not replaced (but see `replace_head`). All methods may be called from several threads.
     Errors: DataError for a name that leaves the tier or that holds another content already;
     StorageError for a place that is full or may not be written; OSError for what may pass.
     """
@@ -43,11 +43,21 @@ class Tier(Protocol):
     def digest(self, name: str, algorithm: str = "blake3") -> str:
         """Digest as `algorithm:hex`, from the stored bytes as they are read back."""
 
-    def read_bytes(self, name: str) -> bytes:
-        """Content of a small file. A missing name is a FileNotFoundError."""
+    def read_bytes(self, name: str, limit: int | None = None) -> bytes:
+        """Content of a small file, or its first `limit` bytes. A missing name is a
+        FileNotFoundError."""
 
     def put_bytes(self, name: str, data: bytes) -> None:
         """As `put_file`, from memory."""
+
+    def replace_head(self, name: str, head: bytes) -> None:
+        """Put `head` in the place of the first bytes of a file that is longer; the rest is not
+        sent again. Durable on return; doing it again is no error.
+
+        The one exception to "a name never changes its content": for a key that is exchanged. A
+        store of objects shows the old or the new one; in a folder the machine may die in the
+        middle, so that the caller has to keep what is being written elsewhere.
+        """
 
     def delete(self, prefix: str) -> None:
         """Delete the file `prefix` or all files below the folder `prefix`; missing is no error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from milepost.durable import new_hasher, storage_errors
 from milepost.errors import ConfigError, MilepostError, StorageError
 from milepost.tiers.base import CHUNK_BYTES, Progress, check_name, conflict
-from milepost.tiers.s3 import S3, abort_uploads, part_bytes, without_retries
+from milepost.tiers.s3 import S3, abort_uploads, part_bytes, replace_head, without_retries
 
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Protocols of object stores: no folders, and an object shows only when it is complete."""
@@ -94,9 +95,9 @@ class FsspecTier:
                 hasher.update(block)
         return f"{algorithm}:{hasher.hexdigest()}"
 
-    def read_bytes(self, name: str) -> bytes:
+    def read_bytes(self, name: str, limit: int | None = None) -> bytes:
         with self._errors():
-            return bytes(self._fs.cat_file(self._path(name)))
+            return bytes(self._fs.cat_file(self._path(name), start=None, end=limit))
 
     def put_bytes(self, name: str, data: bytes) -> None:
         path = self._path(name)
@@ -107,6 +108,20 @@ class FsspecTier:
         with self._sending(name):
             self._make_folder(path)
             self._fs.pipe_file(path, data)
+
+    def replace_head(self, name: str, head: bytes) -> None:
+        path, size = self._path(name), self.stat(name)
+        if size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        with self._sending(name):
+            if self._protocol in S3:
+                replace_head(self._fs, path, head, size)
+            elif self._protocol in _BUCKETS:
+                whole = self._fs.cat_file(path)
+                self._fs.pipe_file(path, head + whole[len(head) :])
+            else:
+                with self._fs.open(path, "r+b") as stream:
+                    stream.write(head)
 
     def delete(self, prefix: str) -> None:
         path = self._path(prefix)

@@ -72,12 +72,16 @@ class LimitTier:
     def digest(self, name: str, algorithm: str = "blake3") -> str:
         return self.tier.digest(name, algorithm)
 
-    def read_bytes(self, name: str) -> bytes:
-        return self.tier.read_bytes(name)
+    def read_bytes(self, name: str, limit: int | None = None) -> bytes:
+        return self.tier.read_bytes(name, limit)
 
     def put_bytes(self, name: str, data: bytes) -> None:
         self._bucket.take(len(data))
         self.tier.put_bytes(name, data)
+
+    def replace_head(self, name: str, head: bytes) -> None:
+        self._bucket.take(len(head))
+        self.tier.replace_head(name, head)
 
     def delete(self, prefix: str) -> None:
         self.tier.delete(prefix)

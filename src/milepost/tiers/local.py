@@ -64,8 +64,9 @@ class LocalTier:
     def digest(self, name: str, algorithm: str = "blake3") -> str:
         return digest_file(self._path(name), algorithm)
 
-    def read_bytes(self, name: str) -> bytes:
-        return self._path(name).read_bytes()
+    def read_bytes(self, name: str, limit: int | None = None) -> bytes:
+        with self._path(name).open("rb") as stream:
+            return stream.read(-1 if limit is None else limit)
 
     def put_bytes(self, name: str, data: bytes) -> None:
         target = self._path(name)
@@ -76,6 +77,13 @@ class LocalTier:
                 return
             with self._new(target) as stream:
                 stream.write(data)
+
+    def replace_head(self, name: str, head: bytes) -> None:
+        path = self._path(name)
+        with storage_errors(path), path.open("r+b") as stream:
+            stream.write(head)
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def delete(self, prefix: str) -> None:
         path = self._path(prefix)

@@ -68,11 +68,14 @@ class RetryTier:
     def digest(self, name: str, algorithm: str = "blake3") -> str:
         return self._try(lambda: self.tier.digest(name, algorithm), name)
 
-    def read_bytes(self, name: str) -> bytes:
-        return self._try(lambda: self.tier.read_bytes(name), name)
+    def read_bytes(self, name: str, limit: int | None = None) -> bytes:
+        return self._try(lambda: self.tier.read_bytes(name, limit), name)
 
     def put_bytes(self, name: str, data: bytes) -> None:
         self._try(lambda: self.tier.put_bytes(name, data), name)
+
+    def replace_head(self, name: str, head: bytes) -> None:
+        self._try(lambda: self.tier.replace_head(name, head), name)
 
     def delete(self, prefix: str) -> None:
         self._try(lambda: self.tier.delete(prefix), prefix)

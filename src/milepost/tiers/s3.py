@@ -10,6 +10,7 @@ from typing import Any
 
 S3 = ("s3", "s3a")
 _PART_BYTES = 8 << 20
+_COPY_BYTES = 1 << 30  # S3 copies 5 GiB at once at most
 _MAX_PARTS = 9_000  # S3 takes 10,000
 
 
@@ -23,6 +24,34 @@ def part_bytes(protocol: str, size_bytes: int) -> int | None:
 def without_retries(protocol: str) -> dict[str, Any]:
     """Options of fsspec so that a library does not try again inside of our own tries."""
     return {"config_kwargs": {"retries": {"max_attempts": 0}}} if protocol in S3 else {}
+
+
+def replace_head(fs: Any, path: str, head: bytes, size_bytes: int) -> None:
+    """Make the object anew out of `head` and of itself; S3 copies all but its first 8 MiB.
+
+    The object is the old one until the last call, which makes it the new one.
+    """
+    bucket, _, key = path.partition("/")
+    first = fs.cat_file(path, start=0, end=min(size_bytes, _PART_BYTES))
+    first = head + first[len(head) :]
+    if size_bytes <= _PART_BYTES:
+        fs.pipe_file(path, first)
+        return
+    place = {"Bucket": bucket, "Key": key}
+    place["UploadId"] = fs.call_s3("create_multipart_upload", **place)["UploadId"]
+    try:
+        done = fs.call_s3("upload_part", PartNumber=1, Body=first, **place)
+        parts = [{"PartNumber": 1, "ETag": done["ETag"]}]
+        for start in range(_PART_BYTES, size_bytes, _COPY_BYTES):
+            end, number = min(start + _COPY_BYTES, size_bytes), len(parts) + 1
+            source = {"CopySource": path, "CopySourceRange": f"bytes={start}-{end - 1}"}
+            done = fs.call_s3("upload_part_copy", PartNumber=number, **source, **place)
+            parts.append({"PartNumber": number, "ETag": done["CopyPartResult"]["ETag"]})
+        fs.call_s3("complete_multipart_upload", MultipartUpload={"Parts": parts}, **place)
+    except BaseException:
+        fs.call_s3("abort_multipart_upload", **place)
+        raise
+    fs.invalidate_cache(path)
 
 
 def abort_uploads(fs: Any, start: str) -> list[str]:
