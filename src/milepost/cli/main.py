@@ -19,6 +19,7 @@ VERBS: dict[str, str] = {
     "smoke": "kill and resume a small slice, compare, and measure",
     "plan": "choose interval, shard size, walltime, profile and mode",
     "simulate": "hold a plan's predicted overhead against simulated runs",
+    "preflight": "the pre-production checklist, with evidence",
     "submit": "pass the gate and freeze the shard table",
     "shard": "run or resume one shard until its artifacts are verified",
     "upload": "prove that what must outlive the node is in its tier",
