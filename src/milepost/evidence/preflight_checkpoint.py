@@ -167,6 +167,20 @@ def needed_bytes(facts: Facts, place: Place) -> int:
     return int(ckpt_bytes) * _kept(facts) * _shards_at(facts, place)
 
 
+def no_room(facts: Facts) -> str | None:
+    """Why not even one shard could keep its checkpoints: what `submit` refuses; None: it could."""
+    rotation = 0 if facts.spec is None else facts.spec.checkpoint.rotation
+    one = int(_measured(facts, "ckpt_bytes") or 0) * (rotation + 1)
+    for place in facts.places:
+        needed = {"work": MARGIN_BYTES, "scratch": one}.get(place.name, 0)
+        if place.free_bytes is not None and place.free_bytes < needed:
+            return (
+                f"{place.name} {place.place}: {_size(place.free_bytes)} are free and "
+                f"at least {_size(needed)} are needed"
+            )
+    return None
+
+
 def _kept(facts: Facts) -> int:
     assert facts.spec is not None
     ckpt, plan = facts.spec.checkpoint, facts.plan or {}

@@ -90,8 +90,12 @@ class Facts:
     key_problem: str | None = None
 
 
-def gather_facts(paths: RunPaths) -> Facts:
-    """Look at everything. A file that is damaged counts as not there; its check names it."""
+def gather_facts(paths: RunPaths, *, quick: bool = False) -> Facts:
+    """Look at everything. A file that is damaged counts as not there; its check names it.
+
+    `quick` reads neither inputs nor checkpoints to their end: they are taken for what they were
+    a moment ago, when they were frozen and tested.
+    """
     from milepost.evidence.closing import changed_inputs
 
     contract = _contract(paths)
@@ -106,9 +110,9 @@ def gather_facts(paths: RunPaths) -> Facts:
         contract=contract,
         smoke=smoke,
         plan=plan,
-        changed_inputs=tuple(changed_inputs(run)),
+        changed_inputs=() if quick else tuple(changed_inputs(run)),
         versions=find_versions(spec.software),
-        rehearsed=tuple(_rehearsed(paths, contract["digest"])),
+        rehearsed=tuple(_rehearsed(paths, contract["digest"], deep=not quick)),
         places=look_at_places(paths, spec),
         alerts=_alerts(),
         withheld=public_texts(run).withheld,
@@ -132,13 +136,13 @@ def _json(path: Path) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _rehearsed(paths: RunPaths, digest: str) -> Iterator[Rehearsed]:
+def _rehearsed(paths: RunPaths, digest: str, *, deep: bool) -> Iterator[Rehearsed]:
     root = paths.smoke_place(digest) / "undisturbed"
     own = RunPaths(paths.run, root)
     for folder in sorted((root / "scratch" / paths.run).glob("*/ckpt")):
         store, shard = CheckpointStore(folder), folder.parent.name
         names = store.generations()
-        newest, damages = _newest(store, names)
+        newest, damages = _newest(store, names, deep)
         warm = CheckpointStore(root / "warm" / paths.run / shard / "ckpt")
         yield Rehearsed(
             str(folder), newest, damages, bool(warm.generations()), _metrics(own.metrics(shard))
@@ -150,7 +154,7 @@ def _newest(
 ) -> tuple[Manifest | None, tuple[str, ...]]:
     if not names:
         return None, ()
-    damages = tuple(str(damage) for damage in verify_generation(store, names[0]))
+    damages = tuple(str(damage) for damage in verify_generation(store, names[0], deep=deep))
     try:
         return store.manifest(names[0]), damages
     except DataError:
