@@ -18,6 +18,9 @@ from milepost.config.spec import RunSpec
 from milepost.config.tasks import read_tasks
 from milepost.durable import atomic_file, digest_file, read_json, write_json
 from milepost.errors import Refused, StorageError
+from milepost.evidence.preflight import checks, failed
+from milepost.evidence.preflight_checkpoint import no_room
+from milepost.evidence.preflight_facts import gather_facts
 from milepost.evidence.reconciled import refuse_unreconciled
 from milepost.evidence.superseded import refuse_superseded
 from milepost.journal import read_journal
@@ -31,7 +34,6 @@ from milepost.planner.sharding import ShardPlan
 from milepost.shardtable import read_shards, write_shards
 
 SCHEMA = 1
-_MARGIN_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def submit(
     contract = load_contract(paths)
     smoke = _gate(paths.smoke, contract, "smoke")
     plan = _gate(paths.plan, contract, "plan")
-    _preflight(contract.spec, paths, smoke)
+    _preflight(paths, say)
     if on_slurm:
         wanted = request(contract.spec, smoke, ())
         check_cluster(contract.spec, wanted, plan["shard_count"], jobs, say)
@@ -96,18 +98,18 @@ def _gate(path: Path, contract: Contract, what: str) -> Mapping[str, Any]:
     return record
 
 
-def _preflight(spec: RunSpec, paths: RunPaths, smoke: Mapping[str, Any]) -> None:
-    """Is there room for the checkpoints that one shard keeps, and for its results?"""
-    ckpt_bytes = smoke["measured"]["ckpt_bytes"] or 0
-    needed = _MARGIN_BYTES + ckpt_bytes * (spec.checkpoint.rotation + 1)
-    paths.work.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(paths.work).free
-    if free < needed:
+def _preflight(paths: RunPaths, say: Callable[[str], None]) -> None:
+    """Refuse where not even one shard has room; what else of the checklist fails is only said."""
+    facts = gather_facts(paths, quick=True)
+    full = no_room(facts)
+    if full is not None:
         raise StorageError(
-            f"{free >> 20} MiB are free and at least {needed >> 20} MiB are needed",
+            full,
             where=paths.work,
             fix="free space, or name another place in `tiers`; nothing was launched",
         )
+    for item in failed(checks(facts)):
+        say(f"preflight: {item.key}: {item.evidence}; next: {item.next_action}")
 
 
 def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Submission:
