@@ -40,7 +40,10 @@ class Fault:
 
     def count(self, name: str) -> None:
         self.names.append(name)
-        if len(self.names) - 1 == self.fails_at:
+        index, at = len(self.names) - 1, self.fails_at
+        # What was to be reserved beyond need may fail; what is needed is asked for again.
+        is_again = at is not None and index > at and self.names[at] == name == "posix_fallocate"
+        if index == at or is_again:
             raise OSError(self.number, os.strerror(self.number))
 
     def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
