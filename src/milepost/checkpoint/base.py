@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from milepost.checkpoint.crypt import UserKey
+from milepost.checkpoint.crypt import UserKey, WrongKey
 from milepost.checkpoint.datafile import DataFile, DataFiles
 from milepost.checkpoint.layout import Block
 from milepost.checkpoint.stored import DEPTH_SHIFT
@@ -50,11 +50,12 @@ class Base:
             self._rows = {place: n for n, place in enumerate(places)}
 
     def _open(self, generation: str) -> DataFile | None:
-        """None when the base is gone or damaged: then there is nothing to XOR with."""
+        """None when the base is gone, damaged, or, with a recipient alone, cannot be read: then
+        there is nothing to XOR with."""
         try:
             file = self._files.of(generation)
             return file if file.sources[0] == generation else None
-        except DataError:
+        except (DataError, WrongKey):
             return None
 
     def __enter__(self) -> Self:
@@ -82,5 +83,5 @@ class Base:
         try:
             row = self._file.index[block.row]
             return memoryview(self._files.plain(self._file, row, block.row))
-        except DataError:
+        except (DataError, WrongKey):
             return None
