@@ -69,6 +69,21 @@ class RunFolder:
         self.digest = frozen.digest
         return self
 
+    def amend(self, **changes: Any) -> RunFolder:
+        """Change keys of the contract that decide no results, as an accepted change does."""
+        for path in (self.paths.frozen_contract, self.paths.contract):
+            if path.exists():
+                contract = json.loads(path.read_text(encoding="utf-8"))
+                for key, value in changes.items():
+                    contract["accepted"][key] = contract["accepted"].get(key, {}) | value
+                self._json(path, contract)
+        return self
+
+    def without_submission(self) -> RunFolder:
+        """As before the launch: the contract may be frozen anew."""
+        self.paths.frozen_submission.unlink()
+        return self
+
     def smoke(self, passed: bool = True, digest: str | None = None) -> RunFolder:
         measured = {"task_s": {"median": 2.0, "p95": 2.5, "n": 4}, "startup_s": 0.5}
         measured |= {"t_ckpt_s": None, "durable_s": None, "ckpt_bytes": None}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -204,6 +207,186 @@ def test_nothing_measured_is_not_applicable_and_never_0(tmp_path: Path) -> None:
     assert item(found, "cost_accounted").holds is None
     assert item(found, "planned_observed").holds is None
     assert found.facts.account.cpu_s is None
+
+
+def generation(folder: RunFolder, name: str, shard: str = "beta-1") -> Path:
+    """A generation in scratch, as its writer leaves it."""
+    from milepost import Checkpointer
+
+    place = folder.paths.root / "work" / "scratch" / folder.run / shard / "ckpt"
+    with Checkpointer(place, rotation=9) as checkpoint:
+        checkpoint.save(int(name), {"x": numpy.arange(4)}, {})
+    return place
+
+
+def test_scratch_may_be_empty_or_kept_by_the_rotation(tmp_path: Path) -> None:
+    folder = finished_simulation(tmp_path)
+    (tmp_path / "work" / "scratch").mkdir()
+    found = item(closing(folder), "scratch_settled")
+    assert (found.holds, found.evidence) == (True, "nothing of the run is left there")
+    for name in "123":
+        generation(folder, name)
+    found = item(closing(folder), "scratch_settled")
+    assert found.holds is True
+    assert found.evidence.startswith("3 generations (")
+    assert found.evidence.endswith(") kept by checkpoint.rotation 3")
+
+
+def test_scratch_with_more_than_the_rotation_keeps_is_not_settled(tmp_path: Path) -> None:
+    folder = finished_simulation(tmp_path)
+    for name in "1234":
+        place = generation(folder, name)
+    found = item(closing(folder), "scratch_settled")
+    assert found.holds is False and str(place) in found.evidence
+    assert f"milepost ckpt prune {place}" in found.next_action
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("draft", "work/scratch/ising/beta-1/ckpt/.draft-a1-n1-77-x/rank_0.bin"),
+        ("private", "work/ising/shards/beta-1/out/1/energy.json"),
+    ],
+)
+def test_scratch_with_what_killed_attempts_left(tmp_path: Path, kind: str, path: str) -> None:
+    folder = finished_simulation(tmp_path)
+    left = tmp_path / path
+    left.parent.mkdir(parents=True)
+    left.write_text("half", encoding="ascii")
+    found = item(closing(folder), "scratch_settled")
+    assert found.holds is False and str(left.parent) in found.evidence
+    assert f"rm -r {left.parent}" in found.next_action
+
+
+def test_scratch_on_the_nodes_cannot_be_looked_at(tmp_path: Path) -> None:
+    folder = finished_simulation(tmp_path)
+    contract = json.loads(folder.paths.frozen_contract.read_text(encoding="utf-8"))
+    contract["accepted"]["tiers"]["scratch"] = "$TMPDIR/ckpt"
+    folder.paths.frozen_contract.write_text(json.dumps(contract), encoding="utf-8")
+    found = item(closing(folder), "scratch_settled")
+    assert (found.holds, found.evidence) == (
+        None,
+        "$TMPDIR/ckpt/ising is not to be seen from this machine",
+    )
+
+
+def test_a_lease_beside_the_table_keeps_the_run_open(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    me = psutil.Process()
+    here = {"host": socket.gethostname(), "pid": me.pid, "process_start": me.create_time()}
+    folder.attempt("0009", 1, ended=None, exit_code=None, stop=None, **here)
+    found = item(closing(folder), "nothing_running")
+    assert found.holds is False
+    assert found.evidence.startswith("shard 0009, not in the table, is held by attempt 1 (process")
+
+
+def test_a_final_verdict_is_done_or_failed(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    folder.table({"0001": {"a1": {}, "a2": {}}, "0002": {"b1": {}, "x1": {}}})
+    folder.failed("0002", "x1")
+    found = closing(folder)
+    assert (item(found, "shards_judged").holds, item(found, "shards_done").holds) == (True, False)
+    folder.table({"0001": {"a1": {}, "a2": {}}, "0002": {"b1": {}, "y1": {}}})
+    found = closing(folder)
+    judged = item(found, "shards_judged")
+    assert judged.holds is False
+    assert "0002 (" in judged.evidence
+
+
+def test_hours_of_work_whose_attempts_are_gone_are_not_accounted_for(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    shutil.rmtree(folder.paths.shard("0001").attempts)
+    found = item(closing(folder), "cost_accounted")
+    assert found.holds is False and found.evidence.endswith("no attempt is recorded: shards 0001")
+
+
+def test_a_record_that_cannot_be_written_is_named_in_those_that_can(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    (folder.paths.closeout / "public.md").mkdir(parents=True)
+    found = item(closing(folder), "record_written")
+    assert found.holds is False and "public.md cannot be written" in found.evidence
+    record = json.loads((folder.paths.closeout / "record.json").read_text(encoding="utf-8"))
+    assert record["closed"] is False
+    page = (folder.paths.closeout / "report.html").read_text(encoding="utf-8")
+    assert "public.md cannot be written: a folder has its name" in page
+
+
+def without_a_table(root: Path) -> RunFolder:
+    return RunFolder(root).contract(stop="smoke-only").smoke()
+
+
+def without_artifacts(root: Path) -> RunFolder:
+    return finished_sweep(root).without_submission().contract(artifacts=[]).submission(2, 4)
+
+
+def with_the_uploader_off(root: Path) -> RunFolder:
+    folder = finished_simulation(root)
+    return folder.amend(checkpoint={"uploader": {"enable": False}})
+
+
+def with_somebody_at_work(root: Path) -> RunFolder:
+    folder = finished_sweep(root)
+    held(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("key", "make", "why"),
+    [
+        ("shards_judged", without_a_table, "the contract stops after the smoke test"),
+        ("shards_done", without_a_table, "the contract stops after the smoke test"),
+        ("artifacts_verified", without_artifacts, "the contract expects no artifacts"),
+        ("tasks_terminal", without_a_table, "there is no shard table"),
+        ("failures_classified", finished_sweep, "nothing failed"),
+        ("control_metric", finished_sweep, "the contract names none"),
+        ("checkpoint_durable", finished_sweep, "no checkpoint was written"),
+        ("checkpoint_durable", with_the_uploader_off, "the uploader is off"),
+        ("scratch_settled", with_somebody_at_work, "shards are still at work in it"),
+        ("cost_accounted", without_a_table, "not measured"),
+        ("planned_observed", without_a_table, "no plan, or nothing measured"),
+    ],
+)
+def test_not_applicable(
+    tmp_path: Path, key: str, make: Callable[[Path], RunFolder], why: str
+) -> None:
+    found = item(closing(make(tmp_path)), key)
+    assert found.holds is None
+    assert found.evidence.startswith(why)
+
+
+def test_what_is_false_leads_to_reconcile_and_never_to_a_fresh_launch(tmp_path: Path) -> None:
+    """Everything false at once that can be."""
+    folder = RunFolder(tmp_path).table({"0001": {"a1": {}, "a2": {}}, "0002": {"b1": {}}})
+    folder.done("0001", "a1", {"accuracy": 0.9}).unlink()
+    folder.failed("0001", "a2", finding=None)
+    folder.checkpoint("0001", "000001", time=15)
+    (folder.paths.closeout / "public.md").mkdir(parents=True)
+    held(folder)
+    shutil.rmtree(folder.paths.shard("0001").attempts)
+    folder.attempt("0002", 1, host="elsewhere", ended=None, slurm_job_id="77")
+    false = {i.key: i for i in closing(folder).closeout.false_items}
+    assert set(false) == {
+        "contract_unchanged",
+        "smoke_passed",
+        "shards_judged",
+        "shards_done",
+        "artifacts_verified",
+        "tasks_terminal",
+        "failures_classified",
+        "checkpoint_durable",
+        "nothing_running",
+        "cost_accounted",
+        "record_written",
+    }
+    for one in false.values():
+        assert "milepost reconcile sweep" in one.next_action, one
+        assert "submit" not in one.next_action, one
+    record = json.loads((folder.paths.closeout / "record.json").read_text(encoding="utf-8"))
+    assert record["next"] == "milepost reconcile sweep"
+    empty = RunFolder(tmp_path / "empty")
+    empty.paths.work.mkdir(parents=True)
+    for one in closing(empty).closeout.false_items:
+        assert "milepost reconcile sweep" in one.next_action, one
 
 
 def test_same_run_same_bytes(tmp_path: Path) -> None:

@@ -85,12 +85,13 @@ def _broom(surplus: tuple[str, ...], folders: tuple[str, ...]) -> str:
 
 def _cost(facts: Facts) -> Item:
     key, title = "cost_accounted", "Core hours and cost are accounted for"
-    account = facts.account
+    account, name = facts.account, facts.run.paths.run
+    untimed = [s.name for s in facts.run.shards if s.rows and not s.attempts]
+    if untimed:
+        what = f"work of which no attempt is recorded: shards {some(untimed)}"
+        fix = f"bring their attempts/ back from a backup, then milepost reconcile {name}"
+        return Item(key, title, False, what, fix)
     if account.allocated_core_s is None:
-        untimed = [s.name for s in facts.run.shards if s.done and not s.attempts]
-        if untimed:
-            fix = f"bring their attempts/ back from a backup, then milepost reconcile {facts.run.paths.run}"
-            return Item(key, title, False, f"work without attempts: shards {some(untimed)}", fix)
         return Item(key, title, None, "not measured")
     cpu = "n/a" if account.cpu_s is None else f"{account.cpu_s / 3600:.4g}"
     text = f"{account.allocated_core_s / 3600:.4g} core hours allocated, {cpu} CPU hours used"

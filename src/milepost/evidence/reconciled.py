@@ -50,7 +50,7 @@ def unreconciled(paths: RunPaths) -> Iterator[str]:
         if count != len(attempts):
             yield f"shard {live.name} has had attempt {newest} since"
         elif verdict in _OPEN:
-            yield f"shard {live.name} was {verdict} and is not at work any more"
+            yield f"shard {live.name} was {verdict} when last looked at, and is not at work"
 
 
 def _known(path: Path) -> dict[str, tuple[str, int]]:

@@ -72,6 +72,7 @@ def _context(closing: Closing, record: dict[str, Any]) -> Context:
         "tone": _tone(closing),
         "next": _next(closing),
         "accepted": _accepted(closing),
+        "superseded": _superseded(closing),
         "tiles": _tiles(closing, record),
         "items": [_item(item) for item in closing.closeout.items],
         "best": sections.best(closing),
@@ -127,6 +128,11 @@ def _accepted(closing: Closing) -> list[Context]:
         {"time": a.time[:10], "reason": a.reason, "titles": "; ".join(titles[k] for k in a.items)}
         for a in closing.closeout.accepted
     ]
+
+
+def _superseded(closing: Closing) -> Context | None:
+    note = closing.closeout.superseded
+    return None if note is None else {"by": note.by, "time": note.time[:10], "reason": note.reason}
 
 
 def _tiles(closing: Closing, record: dict[str, Any]) -> list[Context]:
