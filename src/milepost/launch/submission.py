@@ -6,7 +6,6 @@ harmless: it extends the table by new rows and changes nothing that stands.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 from milepost.clock import utc_now
 from milepost.config.contract import Contract, load_contract
-from milepost.config.spec import RunSpec
 from milepost.config.tasks import read_tasks
 from milepost.durable import atomic_file, digest_file, read_json, write_json
 from milepost.errors import Refused, StorageError
@@ -26,7 +24,8 @@ from milepost.evidence.superseded import refuse_superseded
 from milepost.journal import read_journal
 from milepost.launch.assign import assign_tasks
 from milepost.launch.cluster import check_cluster
-from milepost.launch.request import request
+from milepost.launch.placing import place_shards, shard_size, used_records
+from milepost.launch.request import placed_spec, request
 from milepost.lease import Lease, acquire_when_free, read_holder
 from milepost.model import Shard, Task
 from milepost.paths import RunPaths
@@ -64,8 +63,11 @@ def submit(
     plan = _gate(paths.plan, contract, "plan")
     _preflight(paths, say)
     if on_slurm:
-        wanted = request(contract.spec, smoke, ())
-        check_cluster(contract.spec, wanted, plan["shard_count"], jobs, say)
+        for record in plan.get("placement") or [None]:
+            spec = placed_spec(contract.spec, record)
+            shards = plan["shard_count"] if record is None else record["shards"]
+            wanted = request(spec, smoke, (), record=record)
+            check_cluster(spec, wanted, shards, jobs, say)
     lease = Lease(paths.work / "submit")
     acquire_when_free(lease, say)
     try:
@@ -132,6 +134,8 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
     )
     if _cut(shards) != _cut(previous.values()):
         refuse_unreconciled(paths)
+    begun = {name for name in previous if _has_begun(paths, name)}
+    shards = place_shards(shards, plan, shard_size(spec), begun)
     write_shards(paths.frozen_shards, shards)
     record = {
         "schema": SCHEMA,
@@ -142,6 +146,7 @@ def _freeze(paths: RunPaths, contract: Contract, plan: Mapping[str, Any]) -> Sub
         "shards": len(shards),
         "tasks": len(tasks),
         "sharding": sharding,
+        "placements": used_records(shards, plan, before),
         "last_number": max([last_number, *(int(shard.name) for shard in shards)]),
         "submitted": before.get("submitted", utc_now()),
     }
@@ -169,6 +174,11 @@ def _homes(paths: RunPaths, tasks: Sequence[Task], previous: Mapping[str, Shard]
     for journal in sorted(paths.work.glob("shards/*/journal.csv")) if missing else ():
         homes |= dict.fromkeys(missing & read_journal(journal).done.keys(), journal.parent.name)
     return homes
+
+
+def _has_begun(paths: RunPaths, shard: str) -> bool:
+    """Was there ever an attempt at the shard?"""
+    return paths.shard(shard).live.exists()
 
 
 def _live_shards(paths: RunPaths, shards: Mapping[str, Shard]) -> set[str]:
