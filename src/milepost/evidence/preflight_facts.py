@@ -150,7 +150,7 @@ def _rehearsed(paths: RunPaths, digest: str, *, deep: bool) -> Iterator[Rehearse
 
 
 def _newest(
-    store: CheckpointStore, names: Sequence[str]
+    store: CheckpointStore, names: Sequence[str], deep: bool
 ) -> tuple[Manifest | None, tuple[str, ...]]:
     if not names:
         return None, ()
