@@ -127,7 +127,9 @@ def _candidates(known: Signatures, log: Log, end: End) -> list[Candidate]:
     if not end.is_silent:
         found += [Candidate(s, ()) for s in known.ends if s.is_for(end.states, end.exits)]
     if end.is_success:
-        found = [c for c in found if c.signature.rank >= _SUCCESS_RANK]
+        found = [
+            c for c in found if c.signature.rank >= _SUCCESS_RANK and not c.signature.only_failed
+        ]
     return sorted(found, key=lambda candidate: candidate.order)
 
 

@@ -8,12 +8,15 @@ so that a log that fits nothing costs one pass.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from milepost.errors import ConfigError
+from milepost.evidence.literals import literals_of
 from milepost.model import Action, FailureClass
 from milepost.resources import load_yaml
 
@@ -30,6 +33,7 @@ _KEYS = frozenset(
         "rank",
         "why",
         "words",
+        "lines",
         "pattern",
         "errno",
         "signal",
@@ -38,8 +42,25 @@ _KEYS = frozenset(
         "not_line",
         "states",
         "exits",
+        "only_failed",
     ]
 )
+
+
+_PYTHON_FRAME = re.compile(r'(.*?)\s*File "[^"]+", line \d+')
+_FORTRAN_FRAME = re.compile(r"\S+\s+[0-9A-F]{12,16}\s+\S+\s+\S+\s+\S+\s*$")
+
+
+def _frames(lines: Sequence[str]) -> Iterator[int]:
+    """Numbers of the frames in tracebacks of Python, with their line of code, and of Fortran."""
+    for number, line in enumerate(lines):
+        if 'File "' in line and (found := _PYTHON_FRAME.match(line)):
+            yield number
+            code = lines[number + 1] if number + 1 < len(lines) else ""
+            if code.startswith(found[1] + "    "):
+                yield number + 1
+        elif line.endswith("Unknown") and _FORTRAN_FRAME.match(line):
+            yield number
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +70,46 @@ class Log:
     lines: tuple[str, ...]
     lower: str
     groups: frozenset[str]
+    begins: tuple[int, ...]
+    """Where each line begins in `lower`."""
+    frames: frozenset[int]
+    """Lines of a traceback that show the way and not the failure."""
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> Log:
-        lower = "\n".join(lines).lower()
+        lowered = [line.lower() for line in lines]
+        lower = "\n".join(lowered)
         groups = {lower[n : n + _GROUP] for n in range(len(lower) - _GROUP + 1)}
-        return cls(tuple(lines), lower, frozenset(groups))
+        begins = (0, *accumulate(len(line) + 1 for line in lowered[:-1]))
+        return cls(tuple(lines), lower, frozenset(groups), begins, frozenset(_frames(lines)))
 
     def holds(self, word: str) -> bool:
         """Is `word` (lower case) somewhere in the text?"""
         return (len(word) < _GROUP or word[:_GROUP] in self.groups) and word in self.lower
 
     def holding(self, word: str) -> Iterator[tuple[int, str]]:
-        """Line numbers (from 0) and lower-case lines that hold `word`, the first fifty."""
-        start, number, counted = self.lower.find(word), 0, 0
+        """Line numbers (from 0) and lower-case lines that hold `word`: the first and last fifty."""
+        end = 0
         for _ in range(_LINES_PER_WORD):
+            start = self.lower.find(word, end)
             if start < 0:
                 return
-            number += self.lower.count("\n", counted, start)
-            begin = self.lower.rfind("\n", 0, start) + 1
-            end = self.lower.find("\n", start)
-            end = len(self.lower) if end < 0 else end
-            yield number, self.lower[begin:end]
-            counted, start = start, self.lower.find(word, end)
+            begin, end = self._line_around(start)
+            yield self._number(begin), self.lower[begin:end]
+        seen, begin = end, len(self.lower)
+        for _ in range(_LINES_PER_WORD):
+            start = self.lower.rfind(word, seen, begin)
+            if start < 0:
+                return
+            begin, end = self._line_around(start)
+            yield self._number(begin), self.lower[begin:end]
+
+    def _line_around(self, place: int) -> tuple[int, int]:
+        end = self.lower.find("\n", place)
+        return self.lower.rfind("\n", 0, place) + 1, len(self.lower) if end < 0 else end
+
+    def _number(self, begin: int) -> int:
+        return bisect_right(self.begins, begin) - 1
 
     def without(self, numbers: set[int]) -> Log:
         if not numbers:
@@ -84,6 +122,8 @@ class Pattern:
     """Which lines of which logs a signature is for; the keys of failures.yaml."""
 
     words: tuple[str, ...] = ()
+    regexes: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    """Patterns of lines, each behind a plain text without which it cannot fit."""
     regex: re.Pattern[str] | None = None
     numbers: re.Pattern[str] | None = None
     needs: tuple[str, ...] = ()
@@ -92,23 +132,38 @@ class Pattern:
     keyed: tuple[tuple[str, str], ...] = ()
     """The words with their first letters; no letters for a short word."""
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.words and not self.regexes and self.numbers is None
+
     def lines_in(self, log: Log) -> list[int]:
         """Numbers of the lines that fit, ascending."""
         groups, text = log.groups, log.lower
         present = [
             word for group, word in self.keyed if (not group or group in groups) and word in text
         ]
+        possible = [
+            (word, regex)
+            for word, regex in self.regexes
+            if word[:_GROUP] in groups and word in text
+        ]
         numbers = self.numbers is not None and any(log.holds(word) for word in _NUMBERED)
-        if not present and not numbers:
+        if not present and not possible and not numbers:
             return []
         if self.needs and not any(log.holds(word) for word in self.needs):
             return []
         if self.unless and any(log.holds(word) for word in self.unless):
             return []
         found = {n for word in present for n, line in log.holding(word) if self._fits(line)}
+        for word, regex in possible:
+            found |= {
+                n
+                for n, line in log.holding(word)
+                if regex.search(line) and not any(other in line for other in self.not_line)
+            }
         if numbers and self.numbers is not None:
             found |= self._numbered(log, self.numbers)
-        return sorted(found)
+        return sorted(found - log.frames)
 
     def _fits(self, line: str) -> bool:
         if self.not_line and any(word in line for word in self.not_line):
@@ -137,6 +192,8 @@ class Signature:
     pattern: Pattern = field(default_factory=Pattern)
     states: frozenset[str] = frozenset()
     exits: frozenset[str] = frozenset()
+    only_failed: bool = False
+    """Not believed of a job that ended well."""
 
     def is_for(self, states: frozenset[str], exits: frozenset[str]) -> bool:
         """Do state and exit code, where the signature names some, fit?"""
@@ -174,9 +231,9 @@ def load_signatures(extra: Sequence[Mapping[str, Any]] = ()) -> Signatures:
         return known
     own = tuple(_signature(row, f"signatures[{n}]") for n, row in enumerate(extra))
     for signature in own:
-        if not signature.pattern.words and signature.pattern.numbers is None:
+        if signature.pattern.is_empty:
             raise ConfigError(
-                "a signature needs `words`, `errno` or `signal`",
+                "a signature needs `words`, `lines`, `errno` or `signal`",
                 where=signature.name,
                 fix="name words (lower case) that its line holds",
             )
@@ -215,6 +272,7 @@ def _signature(row: Mapping[str, Any], where: str) -> Signature:
             _pattern(row, name),
             frozenset(str(state).upper() for state in row.get("states", ())),
             frozenset(str(code) for code in row.get("exits", ())),
+            bool(row.get("only_failed", False)),
         )
     except KeyError as error:
         raise ConfigError(f"a signature needs {error.args[0]!r}", where=name) from error
@@ -227,11 +285,13 @@ def _signature(row: Mapping[str, Any], where: str) -> Signature:
 def _pattern(row: Mapping[str, Any], where: str) -> Pattern:
     try:
         regex = re.compile(row["pattern"], re.IGNORECASE) if "pattern" in row else None
-    except re.error as error:
+        regexes = tuple(pair for line in row.get("lines", ()) for pair in _line(str(line)))
+    except (re.error, ValueError) as error:
         raise ConfigError(f"not a regular expression: {error}", where=where) from error
     words = _words(row, "words")
     return Pattern(
         words,
+        regexes,
         regex,
         _numbers(row),
         _words(row, "needs"),
@@ -239,6 +299,12 @@ def _pattern(row: Mapping[str, Any], where: str) -> Pattern:
         _words(row, "not_line"),
         tuple((word[:_GROUP] if len(word) >= _GROUP else "", word) for word in words),
     )
+
+
+def _line(pattern: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    regex = re.compile(pattern, re.IGNORECASE)
+    for literal in literals_of(pattern):
+        yield literal, regex
 
 
 def _words(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
