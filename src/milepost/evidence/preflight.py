@@ -131,12 +131,18 @@ def _cost(facts: Facts) -> Item:
         return Item(key, title, False, "there is no plan", fix)
     if facts.contract is not None and plan.get("contract_digest") != facts.contract["digest"]:
         return Item(key, title, False, "the plan is of another contract", fix)
-    if plan.get("expected_s") is None:
+    overhead = plan.get("overhead") or {}
+    useful_s, fraction = overhead.get("useful_s"), overhead.get("fraction")
+    if useful_s is None:
         text = "the plan knows no time: no task was measured at its full size"
         return Item(key, title, None, text)
-    fraction = (plan.get("overhead") or {}).get("fraction")
     over = "n/a" if fraction is None else f"{100 * fraction:.3g} %"
-    text = f"{duration(plan['expected_s'])}, overhead {over}"
+    ends = (
+        ""
+        if plan.get("expected_s") is None
+        else f", at its end after {duration(plan['expected_s'])}"
+    )
+    text = f"{duration(useful_s)} of work{ends}, overhead {over}"
     cost = plan.get("cost")
     if cost is not None:
         known = cost.get("total") if cost.get("total") is not None else cost.get("running")

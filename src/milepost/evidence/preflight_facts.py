@@ -216,9 +216,8 @@ def _alerts() -> Alerts:
 def _credentials(paths: RunPaths, contract: Mapping[str, Any]) -> Iterator[str]:
     """Where in the contract or the task table something looks like a password, token or key."""
     for key, text in _leaves({"frozen": contract["frozen"], "accepted": contract["accepted"]}):
-        if any(
-            leak.end > len(key) for leak in find_credentials(f"{key.rpartition('.')[2]}={text}")
-        ):
+        label = key.rpartition(".")[2]  # LAB_TOKEN tells what its value is
+        if any(leak.end > len(label) for leak in find_credentials(f"{label}={text}")):
             yield key.partition(".")[2]
     table = paths.root / str(contract["table"]["path"])
     if table.is_file():
