@@ -165,6 +165,57 @@ def test_or_it_waits_and_that_is_counted_too(tmp_path: Path) -> None:
     assert metrics.saves_waited == 1
 
 
+def test_it_is_never_due_before_the_one_before_is_durable(tmp_path: Path) -> None:
+    """A disk that takes long once: the interval that loses least would be far shorter."""
+    begun: list[float] = []
+    go_on = threading.Event()
+
+    def hook(step: str) -> None:
+        if step == "data-durable":
+            assert go_on.wait(10)
+
+    def state() -> tuple[dict[str, Any], None]:
+        begun.append(time.monotonic())
+        if len(begun) == 1:
+            threading.Timer(0.3, go_on.set).start()
+        return {"x": np.zeros(3)}, None
+
+    policy = EveryOptimal(mtbf_s=1e-3, unknown_s=0.0, least_s=0.0)
+    with Checkpointer(tmp_path, policy=policy, hook=hook) as ck:
+        step = 0
+        while len(ck.commits) < 3:
+            step += 1
+            ck.step(step, state)
+    first = ck.commits[0].durable_s
+    assert first >= 0.3
+    assert all(gap >= first for gap in np.diff(begun[:3])), (begun, first)
+    assert ck.saves_waited == 0
+
+
+def test_what_is_left_is_split_evenly_and_the_last_one_is_durable_in_time(tmp_path: Path) -> None:
+    begun: list[float] = []
+
+    def state() -> tuple[dict[str, Any], None]:
+        begun.append(time.time())
+        return {"x": np.zeros(3)}, None
+
+    start = time.time()
+    deadline = start + 2.5
+    with (
+        pytest.raises(SystemExit) as ended,
+        Checkpointer(tmp_path, deadline=deadline, deadline_margin_s=1, interval_s=0.6) as ck,
+    ):
+        step = 0
+        while not ck.stopping:
+            step += 1
+            ck.step(step, state)
+    assert ended.value.code == 75
+    assert ck.stop_reason == "walltime"
+    assert len(ck.commits) == 3, "1.5 s in pieces of at most 0.6 s"
+    assert max(np.diff([start, *begun])) < 0.6 + 0.4
+    assert begun[-1] + ck.commits[-1].durable_s < deadline
+
+
 def rotate(gap_s: float, ages: list[float], rules: Retention) -> list[float]:
     """Commit one after the other, prune after each; returns the times that are left."""
     kept: list[Kept] = []
