@@ -98,10 +98,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What Snakemake schedules as one job: `tasks` in the order in which they are run."""
+    """What Snakemake schedules as one job: `tasks` in the order in which they are run.
+
+    `profile` and `mode` say where the plan placed it; None: nowhere in particular.
+    """
 
     name: str
     tasks: tuple[Task, ...]
+    profile: str | None = None
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ LAYERS = (
     {"errors", "model", "clock", "paths"},
     {"durable", "resources"},
     {"journal", "lease", "shardtable", "config", "artifacts", "tiers", "slurm"},
-    {"checkpoint"},
+    {"checkpoint", "placement"},
     {"apps", "planner"},
     {"evidence"},
     {"runner"},

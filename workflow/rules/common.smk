@@ -16,8 +16,11 @@ from milepost.errors import MilepostError
 from milepost.evidence.superseded import read_superseded
 from milepost.launch.attend import Attendant
 from milepost.launch.heads import enter_head, only_looks
-from milepost.launch.request import most_mem_mb, request_of
+from milepost.launch.request import most_mem_mb, placed_spec, request_of
 from milepost.paths import RunPaths
+from milepost.placement import record_of_shard
+from milepost.launch.profilefile import read_profile_file
+from milepost.planner.profiles import named_on_slurm
 from milepost.shardtable import shard_names
 
 
@@ -28,6 +31,12 @@ wildcard_constraints:
 
 try:
     RUNS = parse_config(config, "config").runs
+    # what the profiles' places are called on a cluster: partition, qos, gpu_model, …
+    PLACES_NAME = named_on_slurm(
+        read_profile_file(run.planner.profiles, Path("."))
+        for run in RUNS.values()
+        if run.planner.profiles
+    )
 except MilepostError as error:
     raise WorkflowError(str(error))
 
@@ -88,19 +97,23 @@ def cpus_of(wildcards):
 
 
 def shard_resources():
-    """Functions of wildcards and attempt: a retry asks for more of what was lacking."""
+    """Functions of wildcards and attempt: a retry asks for more of what was lacking, and every
+    shard for what the plan says about its place."""
+
+    def spec_of(wildcards):
+        record = record_of_shard(RunPaths(wildcards.run), wildcards.shard)
+        return placed_spec(RUNS[wildcards.run], record)
 
     def asked(wildcards):
-        run = wildcards.run
-        most = most_mem_mb(RUNS[run].slurm.partition) if IS_NEAR_SLURM else None
-        return request_of(RUNS[run], RunPaths(run), wildcards.shard, most)
+        spec = spec_of(wildcards)
+        most = most_mem_mb(spec.slurm.partition) if IS_NEAR_SLURM else None
+        return request_of(spec, RunPaths(wildcards.run), wildcards.shard, most)
 
     def extra(wildcards, attempt):
-        options = [
-            f"--signal={RUNS[wildcards.run].checkpoint.signal}@{asked(wildcards).notice_s}"
-        ]
-        if RUNS[wildcards.run].slurm.reservation:
-            options.append(f"--reservation={RUNS[wildcards.run].slurm.reservation}")
+        spec = spec_of(wildcards)
+        options = [f"--signal={spec.checkpoint.signal}@{asked(wildcards).notice_s}"]
+        if spec.slurm.reservation:
+            options.append(f"--reservation={spec.slurm.reservation}")
         return " ".join(options)
 
     return {
@@ -111,18 +124,23 @@ def shard_resources():
         # how often this job was retried unasked: such a retry leaves alone what it cannot mend
         "retry": lambda wildcards, attempt: attempt - 1,
         "slurm_extra": extra,
-        **site_resources(),
+        **site_resources(spec_of),
+        **(
+            {"gpu_model": lambda wildcards, attempt: asked(wildcards).gpu_model}
+            if "gpu_model" in PLACES_NAME
+            else {}
+        ),
     }
 
 
-def site_resources():
-    """Account, partition, QOS, constraint and GPUs, where the configuration names them."""
+def site_resources(spec_of=lambda wildcards: RUNS[wildcards.run]):
+    """Account, partition, QOS, constraint and GPUs, where configuration or profiles name them."""
     names = {"slurm_account": "account", "slurm_partition": "partition"}
     names |= {"qos": "qos", "constraint": "constraint"}
     wanted = {
-        resource: (lambda wildcards, key=key: getattr(RUNS[wildcards.run].slurm, key))
+        resource: (lambda wildcards, key=key: getattr(spec_of(wildcards).slurm, key))
         for resource, key in names.items()
-        if any(getattr(spec.slurm, key) for spec in RUNS.values())
+        if key in PLACES_NAME or any(getattr(spec.slurm, key) for spec in RUNS.values())
     }
     if any(spec.resources.gpus for spec in RUNS.values()):
         wanted["gpu"] = lambda wildcards: RUNS[wildcards.run].resources.gpus

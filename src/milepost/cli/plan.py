@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milepost.cli.options import json_option, root_option
-from milepost.errors import ConfigError, Refused
+from milepost.errors import Refused
 from milepost.paths import RunPaths
 
 if TYPE_CHECKING:
+    from milepost.config.spec import RunSpec
+    from milepost.planner.sharding import RowSizes
     from milepost.slurm.past import PastJobs
 
 
@@ -54,6 +56,7 @@ def _read_inputs(paths: RunPaths) -> dict[str, Any]:
     """Arguments of make_plan, from the files of the run."""
     from milepost.config.contract import load_contract
     from milepost.durable import read_json
+    from milepost.launch.profilefile import read_profile_file
     from milepost.runner.observed import attempts_of_run
 
     contract = load_contract(paths)
@@ -64,14 +67,16 @@ def _read_inputs(paths: RunPaths) -> dict[str, Any]:
             fix=f"run `milepost smoke {paths.run}` first",
         )
     smoke = read_json(paths.smoke)
+    profiles = contract.spec.planner.profiles
     _gate(smoke, contract.digest, paths)
     return {
         "spec": contract.spec,
         "smoke": smoke,
         "tasks": int(contract.table["rows"]),
         "attempts": attempts_of_run(paths),
-        "profiles": _read_profiles(contract.spec.planner.profiles, paths.root),
+        "profiles": None if profiles is None else read_profile_file(profiles, paths.root),
         "jobs": _read_jobs(contract.spec.planner.history_days),
+        "sizes": _read_sizes(contract.spec, paths.root),
     }
 
 
@@ -101,22 +106,20 @@ def _read_jobs(days: float | None) -> PastJobs | None:
     return past_jobs(now_s - days * 86400.0, now_s)
 
 
-def _read_profiles(name: str | None, root: Path) -> Any:
-    if name is None:
+def _read_sizes(spec: RunSpec, root: Path) -> RowSizes | None:
+    """The work of each row, where a column tells; that of the smoke slice is the unit."""
+    column = spec.planner.size
+    if column is None:
         return None
-    import yaml
+    import statistics
 
-    path = root / name
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"planner.profiles names {name}, which is not there",
-            where=path,
-            fix="mend the path, or set planner.profiles to null",
-        ) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"is not YAML ({error})", where=path) from error
+    from milepost.config.tasks import read_tasks, row_size
+    from milepost.launch.slice import choose_rows
+    from milepost.planner.sharding import RowSizes
+
+    tasks = read_tasks(root / spec.work.table)
+    unit = statistics.median(row_size(row, column) for row in choose_rows(tasks, spec.smoke))
+    return RowSizes(tuple(row_size(task, column) for task in tasks), unit)
 
 
 def _write(paths: RunPaths, plan: dict[str, Any]) -> None:

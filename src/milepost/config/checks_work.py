@@ -100,7 +100,7 @@ def _commands(run: View, root: Path) -> Iterator[Problem]:
 
 
 def _paths(run: View, root: Path) -> Iterator[Problem]:
-    """Names of outputs stay inside and use known fields; so does what the smoke test sets."""
+    """Names of outputs stay inside and use known fields; so do the smoke test and the planner."""
     columns = _columns(run, root)
     outputs = [out for stage in run.items("work", "stages") for out in stage.items("outputs")]
     artifacts = [artifact.at("path") for artifact in run.items("artifacts")]
@@ -123,6 +123,9 @@ def _paths(run: View, root: Path) -> Iterator[Problem]:
         yield from _unknown_fields(place, fields, columns)
     for place in run.items("smoke", "set"):
         yield from _unknown_fields(place, (place.name,), columns)
+    size = run.at("planner", "size")
+    if (name := size.text()) is not None and columns is not None and name not in columns:
+        yield size.wrong(f"{shown(name)} is no column of the table; {neighbour(name, columns)}")
 
 
 def _unknown_fields(

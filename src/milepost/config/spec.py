@@ -147,6 +147,7 @@ class PlannerSpec:
     mtbf_h: float | None = None
     profiles: str | None = None
     history_days: float | None = 90.0
+    size: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,22 @@ def read_tasks(path: Path, spec: RunSpec | None = None) -> list[Task]:
     return tasks
 
 
+def row_size(task: Task, column: str) -> float:
+    """The work of a row as its column says it; ConfigError when that is no number above 0."""
+    text = task.params[column]
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise ConfigError(
+            f"column {column} holds {text!r} in line {task.line}, not a number above 0",
+            where="planner.size",
+            fix="mend the table, or name another column",
+        )
+    return value
+
+
 def work_fields(work: WorkSpec) -> tuple[str, ...]:
     """The fields that the commands and outputs of `work` use, without those milepost fills in."""
     texts = [work.command] if work.command else [stage.command for stage in work.stages]

@@ -1,7 +1,8 @@
 """Read the frozen shard table in one pass, without an object per task.
 
-`shards.csv` has the columns `shard,task,line,params`. Names and keys need no quotes and compact
-JSON has no line breaks, so a line is one row and its first two fields end at the commas.
+`shards.csv` has the columns `shard,task,line,params,profile,mode`. Names and keys need no quotes
+and compact JSON has no line breaks, so a line is one row and its first two fields end at the
+commas.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from milepost.errors import DataError
-from milepost.shardtable import HEADER
+from milepost.shardtable import FIRST_HEADER, HEADER
 
 BLOCK_BYTES = 1 << 16
 """So much of the table is split at once: small enough for the caches of a processor."""
@@ -46,7 +47,7 @@ def stream_tasks(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Every row as (shard, task key, parameters), streaming."""
     for number, line in _lines(path):
         try:
-            name, key, _, params = next(csv.reader((line,)))
+            name, key, _, params = next(csv.reader((line,)))[:4]
             yield name, key, json.loads(params)
         except ValueError as error:
             raise _broken(path, number) from error
@@ -58,7 +59,7 @@ def parameters(path: Path, keys: Container[str]) -> dict[str, dict[str, str]]:
     for number, line in _lines(path):
         if line.split(",", 2)[1] in keys:
             try:
-                _, key, _, params = next(csv.reader((line,)))
+                _, key, _, params = next(csv.reader((line,)))[:4]
                 found[key] = json.loads(params)
             except ValueError as error:
                 raise _broken(path, number) from error
@@ -76,7 +77,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _check_header(line: str, path: Path) -> None:
     header = line.rstrip("\r\n")
-    if header != ",".join(HEADER):
+    if header not in (",".join(HEADER), ",".join(FIRST_HEADER)):
         raise DataError(
             f"has the header {header!r} instead of {','.join(HEADER)!r}",
             where=path,

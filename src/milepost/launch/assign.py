@@ -9,6 +9,7 @@ the user changed `shards`, after their old homes were dissolved.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from milepost.model import Shard, Task
@@ -44,7 +45,7 @@ def assign_tasks(
             if task.key in current and (stays_whole or task.key in done)
         )
         if members:
-            shards.append(Shard(shard.name, members))
+            shards.append(replace(shard, tasks=members))
             housed.update(task.key for task in members)
     shards = _with_returned([task for task in tasks if task.key not in housed], shards, homes)
     housed.update(homes)
@@ -59,10 +60,14 @@ def _with_returned(
 ) -> list[Shard]:
     """`shards` and the tasks that came back, in the order of their names."""
     members = {shard.name: shard.tasks for shard in shards}
+    known = {shard.name: shard for shard in shards}
     returned = [task for task in tasks if task.key in homes]
     for task in returned:
         name = homes[task.key]
         members[name] = (*members.get(name, ()), task)
     if not returned:
         return list(shards)
-    return [Shard(name, members[name]) for name in sorted(members, key=int)]
+    return [
+        replace(known.get(name, Shard(name, ())), tasks=members[name])
+        for name in sorted(members, key=int)
+    ]

@@ -29,7 +29,7 @@ def check_cluster(
         "reservation": spec.slurm.reservation,
         "constraint": spec.slurm.constraint,
         "cpus": spec.resources.cpus,
-        "gpus": spec.resources.gpus or None,
+        "gpus": _gpus(spec.resources.gpus, wanted.gpu_model),
         "mem_mb": wanted.mem_mb,
         "runtime_s": wanted.runtime_s,
         "signal": f"{spec.checkpoint.signal}@{wanted.notice_s}",
@@ -50,6 +50,13 @@ def check_cluster(
     )
     if binds:
         raise _refused(binds, f"{shards} shards")
+
+
+def _gpus(number: int, model: str | None) -> int | str | None:
+    """As sbatch takes them: a number, or the type in front of it."""
+    if not number:
+        return None
+    return number if model is None else f"{model}:{number}"
 
 
 def _default_qos(limits: Sequence[SubmitLimits], account: str | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from milepost.evidence.unsaid import completed
 from milepost.lease import attempt_records
 from milepost.model import Action
 from milepost.paths import RunPaths
+from milepost.placement import record_of_shard
 from milepost.slurm.limits import partitions
 
 GROWTH = 1.5
@@ -31,11 +32,15 @@ BUSY_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Memory in MB, wall time in seconds; `notice_s` before its end comes the signal."""
+    """Memory in MB, wall time in seconds; `notice_s` before its end comes the signal.
+
+    `gpu_model` is the type of GPU, None: any.
+    """
 
     mem_mb: int
     runtime_s: int
     notice_s: int
+    gpu_model: str | None = None
 
 
 def request(
@@ -43,18 +48,32 @@ def request(
     smoke: Mapping[str, Any] | None,
     attempts: Sequence[Mapping[str, Any]],
     most_mem_mb: int | None = None,
+    record: Mapping[str, Any] | None = None,
 ) -> Request:
     """The request of the next attempt; `attempts` are the records of those before it.
 
-    `most_mem_mb` is the largest memory of a node, None where it is not known.
+    `most_mem_mb` is the largest memory of a node, None where it is not known. `record` is what
+    the plan says about the shard's place: the walltime that a chosen profile is asked for.
     """
+    planned_s = (record or {}).get("walltime_s") if (record or {}).get("profile") else None
     lacks = [_lack(record, spec) for record in attempts]
     mem_mb = spec.resources.mem_mb * GROWTH ** lacks.count(Action.RETRY_MORE_MEMORY)
-    runtime_s = spec.resources.runtime_s * GROWTH ** lacks.count(Action.LONGER_WALLTIME)
+    runtime_s = (planned_s or spec.resources.runtime_s) * GROWTH ** lacks.count(
+        Action.LONGER_WALLTIME
+    )
     if most_mem_mb is not None:
         mem_mb = max(spec.resources.mem_mb, min(mem_mb, most_mem_mb))
     notice_s = min(notice(smoke), int(runtime_s / 3))
-    return Request(math.ceil(mem_mb), math.ceil(runtime_s), notice_s)
+    model = ((record or {}).get("slurm") or {}).get("gpu_model")
+    return Request(math.ceil(mem_mb), math.ceil(runtime_s), notice_s, model)
+
+
+def placed_spec(spec: RunSpec, record: Mapping[str, Any] | None) -> RunSpec:
+    """The run as it is for a shard of one place: where that names a partition or the like, it
+    counts before the run's own."""
+    named = dict((record or {}).get("slurm") or {})
+    named.pop("gpu_model", None)
+    return replace(spec, slurm=replace(spec.slurm, **named)) if named else spec
 
 
 def notice(smoke: Mapping[str, Any] | None) -> int:
@@ -93,7 +112,7 @@ def request_of(spec: RunSpec, paths: RunPaths, shard: str, most_mem_mb: int | No
         smoke = None
     live = paths.shard(shard).live
     attempts = [completed(live, record) for record in attempt_records(live)]
-    return request(spec, smoke, attempts, most_mem_mb)
+    return request(spec, smoke, attempts, most_mem_mb, record_of_shard(paths, shard))
 
 
 @cache

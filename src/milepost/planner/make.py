@@ -19,7 +19,7 @@ from milepost.planner.memory import memory_notes, memory_of
 from milepost.planner.offers import Load
 from milepost.planner.placed import class_records, placement_records, walltime
 from milepost.planner.problem import Assignment
-from milepost.planner.sharding import ShardPlan, shard_seconds, shard_sizes, split_tasks
+from milepost.planner.sharding import RowSizes, ShardPlan, shard_seconds, shard_sizes, split_tasks
 from milepost.planner.updated import mtbf_record
 from milepost.planner.words import duration, percent
 from milepost.slurm.past import PastJobs
@@ -36,20 +36,21 @@ def make_plan(
     attempts: Sequence[Mapping[str, Any]] = (),
     profiles: Mapping[str, Any] | None = None,
     jobs: PastJobs | None = None,
-    sizes: Sequence[float] | None = None,
+    sizes: RowSizes | None = None,
 ) -> dict[str, Any]:
     """Plan a run of `tasks` rows; the result is plan.json.
 
     `smoke` is a smoke.json that passed, `attempts` the attempt records of the run so far,
     `profiles` a parsed gpu_profiles.yaml, `jobs` what the accounting said, `sizes` the work of
-    each row relative to a row of the smoke slice (None: they are alike). Pure: the same inputs
+    each row (None: they are alike). Pure: the same inputs
     give the same bytes. A wish that cannot be met is a ConfigError (sharding) or Refused
     (deadline, budget, storage, memory, walltime, capacity).
     """
     measured = read_measured(smoke)
     history = read_history(attempts, jobs, spec.planner.history_days or WINDOW_DAYS)
-    shards = _shards(spec, measured, tasks, sizes)
-    load = _load(spec, measured, shards, tasks, sizes)
+    relative = None if sizes is None else sizes.relative
+    shards = _shards(spec, measured, tasks, relative)
+    load = _load(spec, measured, shards, tasks, relative)
     choice = choose_machine(spec, measured, history, load, profiles)
     found = choice.forecast
     walltime_s, walltime_source, notes = walltime(spec, measured, load, choice.placements[0])
@@ -71,6 +72,7 @@ def make_plan(
             "profile": found.machine.profile,
             "placement": placement_records(spec, measured, load, choice),
             "classes": class_records(load),
+            "size_unit": None if sizes is None else sizes.unit,
             "expected_s": choice.time_s,
             "overhead": overhead_block(choice),
             "cost": cost_block(spec, choice),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,6 +76,25 @@ def read_profiles(data: Mapping[str, Any], gpus: int) -> Profiles:
         _optional("storage.price_per_gb_month", storage.get("price_per_gb_month"), zero=True),
         _optional("storage.capacity_gb", storage.get("capacity_gb"), zero=True),
     )
+
+
+def named_on_slurm(files: Iterable[Any]) -> set[str]:
+    """Which of partition, qos, … some profile of these files names; wrong files are not judged."""
+    found: set[str] = set()
+    for profile in (p for one in files for p in _values(one, "profiles")):
+        for terms in _values(profile, "modes"):
+            slurm = terms.get("slurm") if isinstance(terms, Mapping) else None
+            found |= {key for key, value in (slurm or {}).items() if value is not None}
+        if isinstance(profile, Mapping) and any(
+            one.get("gpu_model") for one in profile.get("mig") or ()
+        ):
+            found.add("gpu_model")
+    return found
+
+
+def _values(data: Any, key: str) -> list[Any]:
+    inner = data.get(key) if isinstance(data, Mapping) else None
+    return list(inner.values()) if isinstance(inner, Mapping) else []
 
 
 def _machines(

@@ -14,6 +14,19 @@ DEFAULT_TARGET_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
+class RowSizes:
+    """The work of each row as its column says it; `unit` is that of a row of the smoke slice,
+    whose seconds were measured."""
+
+    values: tuple[float, ...]
+    unit: float
+
+    @property
+    def relative(self) -> list[float]:
+        return [value / self.unit for value in self.values]
+
+
+@dataclass(frozen=True, slots=True)
 class ShardPlan:
     """At most `tasks_per_shard` tasks in each of `shard_count` shards.
 
