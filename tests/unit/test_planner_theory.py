@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from milepost.errors import ConfigError
-from milepost.planner import levels, preemption, theory, walltime
+from milepost.planner import levels, preemption, reservation, theory, walltime
 
 MINUTE, HOUR = 60.0, 3600.0
 
@@ -154,6 +154,12 @@ def test_background_checkpoints_add_their_latency(lag: float, simulated: float) 
     assert theory.young_interval(2, 6 * HOUR) == pytest.approx(294, abs=0.1)
     first_order = 1 + theory.textbook_overhead(2, 294, 6 * HOUR) + (lag + 60) / (6 * HOUR)
     exact = 1 + theory.exact_overhead(294, 2, 6 * HOUR, 60, durable_lag_s=lag)
+    at_once = 1 + theory.exact_overhead(294, 2, 6 * HOUR, 60)
+    assert exact - at_once == pytest.approx(lag / (6 * HOUR), rel=0.03)
+    assert theory.exact_overhead(294, 2, 6 * HOUR, 60, durable_lag_s=lag) == min(
+        theory.exact_overhead(x, 2, 6 * HOUR, 60, durable_lag_s=lag)
+        for x in (100.0, 200.0, 294.0, 400.0, 900.0)
+    )
     assert first_order == pytest.approx({0: 1.0164, 60: 1.0192, 150: 1.0233}[int(lag)], abs=1e-4)
     assert exact == pytest.approx(simulated, abs=1e-3)
 
@@ -195,46 +201,66 @@ def test_cost_formulas() -> None:
     assert theory.cost_total(2.0, 4, 0.8, 5400, 1800) == pytest.approx(20.0)
 
 
-def saved_minutes(limit: int, ckpt: int, mtbf: float, gone: int, policy: object) -> float:
-    """Expected saved work of a reservation in minutes, by recursion over the minutes left."""
-    rate = 1.0 / mtbf
-    value = np.zeros(limit + 1)
-    for left in range(ckpt + 1, limit + 1):
-        options = range(1, left - ckpt + 1) if policy is None else [policy(left)]  # type: ignore[operator]
-        best = 0.0
-        for work in options:
-            span = work + ckpt
-            ends = np.arange(span)
-            weight = np.exp(-rate * ends) - np.exp(-rate * (ends + 1))
-            at = left - gone - ends - 0.5
-            lost = np.interp(at, np.arange(limit + 1), value, left=0.0)
-            best = max(best, math.exp(-rate * span) * (work + value[left - span]) + weight @ lost)
-        value[left] = best
-    return float(value[limit])
+YOUNG = 57
+"""Optimal period of t_ckpt 5 min at an MTBF of 6 h, in minutes of work."""
 
 
 @pytest.mark.parametrize(
-    ("limit", "mtbf", "optimum", "even"),
-    [(60, 360, 49.00, 49.00), (120, 1440, 109.38, 109.38), (240, 360, 196.26, 196.25)],
+    ("limit", "mtbf", "best", "blind", "fitted", "even", "single"),
+    [
+        (60, 360, 49.00, 0.0, 49.00, 49.00, 49.00),
+        (120, 1440, 109.38, 0.0, 109.38, 109.38, 109.38),
+        (240, 360, 196.26, 159.77, 195.87, 196.25, 165.46),
+        (1440, 360, 1178.52, 1153.46, 1177.54, 1178.50, 338.57),
+    ],
 )
-def test_even_split_of_a_reservation(limit: int, mtbf: float, optimum: float, even: float) -> None:
-    """t_ckpt 5 min, 10 min lost at a failure: against dynamic programming."""
+def test_saved_work_of_a_reservation(
+    limit: int, mtbf: float, best: float, blind: float, fitted: float, even: float, single: float
+) -> None:
+    """Minutes of saved work, t_ckpt 5 min, 10 min lost at a failure: the optimum, a period that
+    forgets the end, one whose last piece ends with the reservation, even split, one checkpoint."""
+    period = YOUNG if mtbf == 360 else round(theory.exact_interval(5, mtbf))
 
-    def split(left: int) -> int:
-        return max(1, round(walltime.even_split(left, 5, mtbf)))
+    def saved(interval: Callable[[float], float] | None) -> float:
+        return reservation.saved_work(limit, 5, mtbf, 10, 1.0, interval)
 
-    found = saved_minutes(limit, 5, mtbf, 10, split)
-    assert found == pytest.approx(even, rel=2e-3)
-    assert found == pytest.approx(optimum, rel=2e-3)
-    if limit <= 120:
-        assert saved_minutes(limit, 5, mtbf, 10, None) == pytest.approx(optimum, rel=2e-3)
+    optimum = saved(None)
+    assert optimum == pytest.approx(best, rel=2e-3)
+    assert saved(lambda left: period) == pytest.approx(blind, rel=2e-3)
+    assert saved(lambda left: min(period, left - 5)) == pytest.approx(fitted, rel=2e-3)
+    split = saved(lambda left: walltime.even_split(left, 5, mtbf))
+    assert split == pytest.approx(even, rel=2e-3)
+    assert split >= optimum * (1 - 1e-4)
+    assert saved(lambda left: left - 5) == pytest.approx(single, rel=2e-3)
 
 
-def test_even_split_of_a_day() -> None:
-    def split(left: int) -> int:
-        return max(1, round(walltime.even_split(left, 5, 360)))
+def test_a_single_checkpoint_is_best_in_a_short_reservation() -> None:
+    """Up to 87 minutes, for t_ckpt 5 min, MTBF 6 h and 10 min lost at a failure."""
 
-    assert saved_minutes(1440, 5, 360, 10, split) == pytest.approx(1178.50, rel=2e-3)
+    def loss(limit: int) -> float:
+        single = reservation.saved_work(limit, 5, 360, 10, 1.0, lambda left: left - 5)
+        return reservation.saved_work(limit, 5, 360, 10, 1.0) - single
+
+    assert loss(87) == 0.0
+    assert loss(88) > 0.0
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8])
+def test_overhead_of_reservations_is_that_of_their_pieces(parts: int) -> None:
+    """Where nothing fails it is checkpoints, restores and waits; where they are long it is the
+    unlimited one; and the even split is the best number of pieces."""
+    calm = reservation.reservation_overhead(1000, parts, 10, 1e12, 50, 0, 100)
+    assert calm == pytest.approx(1150 / (1000 - 10 * parts) - 1, rel=1e-6)
+    interval = 500.0
+    many = reservation.reservation_overhead(400 * 510.0, 400, 10, 20000, 30, 60, 0)
+    assert many == pytest.approx(theory.exact_overhead(interval, 10, 20000, 30, 60), rel=1e-2)
+
+    def overhead(count: int) -> float:
+        return reservation.reservation_overhead(14400, count, 60, 21600, 60, 60, 120)
+
+    best = round(14400 / (theory.exact_interval(60, 21600) + 60))
+    assert overhead(best) <= overhead(parts)
+    assert reservation.reservation_overhead(100, 2, 50, 1000) == math.inf
 
 
 def test_one_checkpoint_at_the_end_of_a_short_reservation() -> None:
@@ -298,6 +324,26 @@ def test_preemption_without_notice() -> None:
     assert preemption.effective_mtbf(HOUR, None, 0.0) == HOUR
 
 
+def test_a_forced_checkpoint_that_fits_is_a_short_one() -> None:
+    """The mean of a log-normal cut at the notice, against that of its quantiles."""
+    p95 = 25 * math.exp(0.5 * stats.norm.ppf(0.95))
+    drawn = stats.lognorm(0.5, scale=25).ppf((np.arange(100_000) + 0.5) / 100_000)
+    for notice, step in ((30, 0), (60, 10), (120, 0)):
+        fits = drawn[drawn <= notice - step]
+        found = preemption.forced_checkpoint_mean(notice, step, 25, p95)
+        assert found == pytest.approx(step + fits.mean(), rel=1e-3)
+    assert preemption.forced_checkpoint_mean(30, 5, 10, 10) == 15
+    assert preemption.forced_checkpoint_mean(5, 6, 10, 10) == 5
+
+
+def test_a_preemption_that_saves_its_work_still_costs_time() -> None:
+    """p of them cost 100 s, the others 30 s, one preemption in 10000 s of running."""
+    found = preemption.preempted_overhead(0.1, 1e4, 0.75, 100, 30)
+    assert found == pytest.approx(1.1 * (1 + (75 + 7.5) / 1e4) - 1)
+    waiting = preemption.preempted_overhead(0.1, 1e4, 1.0, 100, 0, 900, 100)
+    assert waiting == pytest.approx(1.1 * (1 + 0.9 * 0.01) - 1)
+
+
 def test_two_tiers() -> None:
     found = levels.two_tiers(1, 30, 600, 7200)
     assert found.local_per_remote == pytest.approx(18.974, abs=1e-3)
@@ -306,6 +352,35 @@ def test_two_tiers() -> None:
     alone = 1 / (1 / 600 + 1 / 7200)
     one_tier = theory.exact_overhead(theory.exact_interval(30, alone), 30, alone, 30)
     assert one_tier == pytest.approx(0.498, rel=1e-2)
+
+
+def test_best_two_tiers_is_the_best_by_the_exact_overhead() -> None:
+    """First order finds the pattern within a few per cent of cost; the exact one is dearer."""
+    rest = (1.0, 30.0, 20.0)
+    best = levels.best_two_tiers(1, 30, 600, 7200, *rest)
+    assert best.local_per_remote == int(best.local_per_remote)
+
+    def overhead(count: int, factor: float) -> float:
+        return levels.two_tier_overhead(factor * best.period_s, count, 1, 30, 600, 7200, *rest)
+
+    assert best.overhead == pytest.approx(overhead(int(best.local_per_remote), 1.0))
+    for count in range(1, 60):
+        for factor in (0.5, 0.8, 0.95, 1.05, 1.25, 2.0):
+            assert best.overhead <= overhead(count, factor) * (1 + 1e-6)
+    first = levels.two_tiers(1, 30, 600, 7200)
+    near = levels.two_tier_overhead(first.period_s, 19, 1, 30, 600, 7200, *rest)
+    assert best.overhead <= near < 1.01 * best.overhead
+    assert first.overhead < 0.9 * best.overhead
+
+
+def test_two_tiers_of_which_one_does_nothing_are_one() -> None:
+    """Almost no failure needs the far tier, and its checkpoint is free."""
+    one = theory.exact_overhead(300, 10, 4000, 20, 60)
+    two = levels.two_tier_overhead(3000, 10, 10, 1e-9, 4000, 1e12, 20, 20, 60)
+    assert two == pytest.approx(one, rel=1e-6)
+    all_far = levels.two_tier_overhead(300, 1, 1e-9, 10, 1e12, 4000, 20, 20, 60)
+    assert all_far == pytest.approx(one, rel=1e-6)
+    assert levels.two_tier_overhead(1e7, 1, 1, 1, 100, 100) == math.inf
 
 
 def test_silent_errors() -> None:

@@ -18,7 +18,7 @@ VERBS: dict[str, str] = {
     "contract": "validate a run's configuration and freeze it",
     "smoke": "kill and resume a small slice, compare, and measure",
     "plan": "choose interval, shard size, walltime, profile and mode",
-    "simulate": "hold a plan's predicted overhead against simulated runs",
+    "simulate": "play a run against failures, preemptions and walltimes",
     "preflight": "the pre-production checklist, with evidence",
     "submit": "pass the gate and freeze the shard table",
     "shard": "run or resume one shard until its artifacts are verified",

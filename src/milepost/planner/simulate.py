@@ -1,115 +1,96 @@
-"""Monte Carlo of a job with checkpoints and failures, to hold the formulas against.
+"""Monte Carlo of a job with checkpoints and interruptions, to hold formulas and policies against.
 
 Loaded on use only: it needs numpy.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from milepost.errors import ConfigError
+from milepost.planner.simulation.failures import Failures
+from milepost.planner.simulation.fleet import Fleet, State
+from milepost.planner.simulation.job import Job
+from milepost.planner.simulation.outcome import Runs
+from milepost.planner.simulation.policies import Policy
 
-_MOST_FAILURES = 100_000
-"""A run with more failures than this is not going to end."""
+BATCH = 4096
+"""So many runs are played together: their arrays stay in the processor's cache."""
 
-Array = NDArray[np.float64]
+_MOST_ATTEMPTS = 1_000_000
+"""A run with more attempts than this is not going to end."""
+
+_LOOK = 1000
+"""Attempts after which a run that gets nowhere is noticed, and between reports of progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job of `chunks` pieces of `interval_s` useful seconds, each saved in `t_ckpt_s`.
+def simulate(
+    job: Job,
+    failures: Failures,
+    policy: Policy,
+    jobs: int = 2000,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Runs:
+    """Play `jobs` independent runs of `job`; the same seed gives the same numbers.
 
-    `mtbf_s` is the mean and `shape` the Weibull shape of the time between failures (1:
-    exponential; below 1: failures cluster). `lag_s` is how long after its blocking part a
-    checkpoint becomes durable. Failures hit work, checkpoint and restore, not the downtime; the
-    clock to the next failure starts anew after each.
+    `progress` is told the share that is done, now and then. A job that is not going to end is
+    a ConfigError.
     """
+    job.check()
+    if jobs < 1:
+        raise ConfigError(f"jobs is {jobs}", fix="use 1 or more")
+    ended = []
+    seeds = np.random.SeedSequence(seed).spawn(-(-jobs // BATCH))
+    for number, own in enumerate(seeds):
+        first = number * BATCH
+        count = min(BATCH, jobs - first)
+        fleet = Fleet(job, failures, policy, count, first, np.random.default_rng(own))
 
-    interval_s: float
-    t_ckpt_s: float
-    mtbf_s: float
-    chunks: int
-    restore_s: float = 0.0
-    downtime_s: float = 0.0
-    lag_s: float = 0.0
-    shape: float = 1.0
+        def tell(share: float, first: int = first, count: int = count) -> None:
+            if progress is not None:
+                progress((first + share * count) / jobs)
 
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """Mean overhead (extra seconds per useful second), its 95 % confidence interval, failures."""
-
-    overhead: float
-    low: float
-    high: float
-    failures_per_job: float
-    jobs: int
+        ended += list(_play(fleet, count, tell))
+    return _collect(job, jobs, ended)
 
 
-def simulate(job: Job, jobs: int = 2000, seed: int = 1) -> Simulated:
-    """Run `jobs` independent copies of `job`; the same seed gives the same numbers.
+def _play(fleet: Fleet, count: int, tell: Callable[[float], None]) -> Iterator[State]:
+    left = count
+    for attempt in range(1, _MOST_ATTEMPTS + 1):
+        done = fleet.step()
+        if done is not None:
+            left -= len(done.ids)
+            yield done
+            if left == 0:
+                tell(1.0)
+                return
+        if attempt % _LOOK == 0:
+            share = 1.0 - left / count * (1.0 - fleet.saved_share)
+            if share * _MOST_ATTEMPTS < attempt:
+                raise _hopeless(left, attempt)
+            tell(share)
+    raise _hopeless(left, _MOST_ATTEMPTS)
 
-    A job that does not end within a hundred thousand failures is a ConfigError.
-    """
-    _check(job, jobs)
-    rng = np.random.default_rng(seed)
-    useful_s = job.chunks * job.interval_s
-    wall_s = np.zeros(jobs)
-    saved = np.zeros(jobs)
-    failures = np.zeros(jobs)
-    active = np.arange(jobs)
-    for round_number in range(_MOST_FAILURES):
-        restore_s = job.restore_s if round_number else 0.0
-        alive_s = _time_to_failure(job, rng, len(active))
-        needed_s = restore_s + (job.chunks - saved[active]) * (job.interval_s + job.t_ckpt_s)
-        ends = alive_s >= needed_s
-        wall_s[active] += np.where(ends, needed_s, alive_s + job.downtime_s)
-        hit = active[~ends]
-        saved[hit] += _durable_chunks(job, alive_s[~ends] - restore_s, saved[hit])
-        failures[hit] += 1
-        active = hit
-        if not len(active):
-            return _summarise(wall_s / useful_s - 1.0, failures)
-    raise ConfigError(
-        f"{len(active)} of {jobs} simulated jobs had not ended after {_MOST_FAILURES} failures",
-        fix="shorten the interval, or state a longer mtbf_h",
+
+def _hopeless(left: int, attempts: int) -> ConfigError:
+    return ConfigError(
+        f"{left} simulated runs are not going to end: {attempts} attempts brought them nowhere",
+        fix="shorten the interval, or state a longer MTBF",
     )
 
 
-def _time_to_failure(job: Job, rng: np.random.Generator, count: int) -> Array:
-    scale = job.mtbf_s / math.gamma(1.0 + 1.0 / job.shape)
-    drawn: Array = scale * rng.weibull(job.shape, count)
-    return drawn
-
-
-def _durable_chunks(job: Job, worked_s: Array, saved: Array) -> Array:
-    """Whole chunks that were durable when the failure came."""
-    period = job.interval_s + job.t_ckpt_s
-    done: Array = np.floor(np.maximum(worked_s - job.lag_s, 0.0) / period)
-    return np.minimum(done, job.chunks - saved)
-
-
-def _summarise(overhead: Array, failures: Array) -> Simulated:
-    mean = float(overhead.mean())
-    half = 1.96 * float(overhead.std(ddof=1)) / math.sqrt(len(overhead))
-    return Simulated(mean, mean - half, mean + half, float(failures.mean()), len(overhead))
-
-
-def _check(job: Job, jobs: int) -> None:
-    positive = {
-        "interval_s": job.interval_s,
-        "mtbf_s": job.mtbf_s,
-        "shape": job.shape,
-        "chunks": job.chunks,
-        "jobs": jobs - 1,
-    }
-    for name, value in positive.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise ConfigError(f"{name} is {value + (name == 'jobs')}", fix="use a larger number")
-    for name in ("t_ckpt_s", "restore_s", "downtime_s", "lag_s"):
-        if getattr(job, name) < 0.0:
-            raise ConfigError(f"{name} is {getattr(job, name)}", fix="use 0 or more")
+def _collect(job: Job, jobs: int, ended: list[State]) -> Runs:
+    """Values of all runs in the order of their numbers."""
+    ids = np.concatenate([one.ids for one in ended])
+    found = {}
+    for field in fields(Runs):
+        if field.name != "work_s":
+            name = "now_s" if field.name == "wall_s" else field.name
+            values = np.empty(jobs)
+            values[ids] = np.concatenate([getattr(one, name) for one in ended])
+            found[field.name] = values
+    return Runs(job.work_s, **found)

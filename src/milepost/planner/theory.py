@@ -92,14 +92,16 @@ def exact_overhead(
     downtime_s: float = 0.0,
     durable_lag_s: float = 0.0,
 ) -> float:
-    """Expected extra time as a fraction of useful time, `expected_time`/I - 1.
+    """Expected extra time as a fraction of useful time, `expected_time`/I - 1, of a long job.
 
     `durable_lag_s` is how long after the blocked part a background checkpoint becomes durable
-    (L): a failure loses that much more, L/M to first order (Vaidya 1997). It does not move the
-    optimal interval, which depends on the blocked time only.
+    (L). A failure loses that much more, L/M to first order (Vaidya 1997), and exactly: an
+    attempt that lives for X seconds leaves floor((X - R - L)/(I + C)) durable chunks, for
+    exponential X on average e^(-(R+L)/M) / (e^((I+C)/M) - 1), so that L stands beside R. It does
+    not move the optimal interval, which depends on the blocked time only.
     """
-    time_s = expected_time(interval_s, t_ckpt_s, mtbf_s, restore_s, downtime_s)
-    return time_s / positive("interval_s", interval_s) - 1.0 + durable_lag_s / mtbf_s
+    time_s = expected_time(interval_s, t_ckpt_s, mtbf_s, restore_s + durable_lag_s, downtime_s)
+    return time_s / positive("interval_s", interval_s) - 1.0
 
 
 def whole_chunks(work_s: float, t_ckpt_s: float, mtbf_s: float) -> int:

@@ -1,0 +1,1 @@
+"""A job with checkpoints and interruptions, played many times at once: all in numpy."""
