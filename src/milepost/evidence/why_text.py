@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from milepost.clock import iso
@@ -25,7 +25,7 @@ _WITNESS = {"priority": "(sprio)", "fair share": "(sshare)", "start": "(squeue -
 def told(story: Story) -> str:
     """The whole story; commands stand on lines of their own behind a `$`."""
     lines = [_title(story)]
-    lines += _pairs(_facts(story))
+    lines += pairs(_facts(story))
     if story.attempts:
         lines += ["", "attempts" if len(story.attempts) > 1 else "attempt"]
         for attempt in story.attempts:
@@ -196,13 +196,13 @@ def _next(story: Story) -> list[str]:
     if step is None:
         return []
     text, commands = step
-    return ["", *_pairs([("next", "\n".join([text, *commands]))])]
+    return ["", *pairs([("next", "\n".join([text, *commands]))])]
 
 
-def _pairs(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> list[str]:
+def pairs(labelled: Iterable[tuple[str, str]]) -> list[str]:
     """Label and text in two columns; what follows a newline are commands, kept whole."""
     lines: list[str] = []
-    for label, value in pairs:
+    for label, value in labelled:
         text, *commands = value.split("\n")
         wrapped = textwrap.wrap(text, WIDTH - LABEL - 2, break_on_hyphens=False) or [""]
         wrapped += [line for command in commands for line in command_lines(command)]
