@@ -249,21 +249,17 @@ class Committer:
         known = self._known if self._delta else None
         if known is not None and len(needed(known.values())) > MAX_BASES:
             known = None
+        rates = [self._disk_rate.bytes_per_s, self._tier_limit]
+        rate = min((one for one in rates if one is not None), default=None)
+        has_base = bool(known) and self._last is not None
+        compression = self._probing.compression(self._compression, rate, has_base)
+        is_packing = compression == "zstd" or (compression == "auto" and rate is not None)
         with ExitStack() as stack:
             base = None
-            if known and self._last is not None and self._compression in ("auto", "zstd"):
+            if has_base and is_packing and self._last is not None:
                 base = stack.enter_context(Base(self._last, self._own_file, self._key))
-            rates = [self._disk_rate.bytes_per_s, self._tier_limit]
-            rate = min((one for one in rates if one is not None), default=None)
-            compression = self._probing.compression(self._compression, rate, base is not None)
             options = EncodeOptions(
-                compression,
-                self._key,
-                known,
-                rate,
-                self._delta,
-                base=base,
-                buffers=self._buffers,
+                compression, self._key, known, rate, self._delta, base=base, buffers=self._buffers
             )
             written = write_data_file(
                 path, snap.image, snap.layout, snap.info, snap.generation, options

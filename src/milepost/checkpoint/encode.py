@@ -42,6 +42,8 @@ from milepost.checkpoint.stored import Stored, known_blocks
 
 _HASH_BYTES = 8 * BLOCK_BYTES
 _CORES = os.cpu_count() or 1
+_AHEAD_BYTES = 32 * BLOCK_BYTES
+_LOOK_S = 0.002
 PATIENT_BYTES_PER_S = 1.5e9
 """A tier that is slower may be worth a codec; the probe then waits for the whole copy, to look at
 all of the state."""
@@ -152,6 +154,7 @@ class _Job:
         self.buffers = options.buffers or Buffers()
         self.packer = Packer(pool, options.workers, key, layout, options.base, self.buffers)
         self._beside_copy = threading.Semaphore(max(_CORES - 1, 1))
+        self._writer: DirectWriter | None = None
 
     def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
         first = next(self.windows, None)
@@ -165,6 +168,7 @@ class _Job:
             DirectWriter(self.path, at_once) as writer,
             Sink(writer, self.buffers.sink, most) as sink,
         ):
+            self._writer = writer
             sink.append(head)
             sink.pad()
             sink.is_digesting = self.key is not None
@@ -225,10 +229,19 @@ class _Job:
         ]
 
     def _digest_group(self, window: Window, start: int, stop: int) -> list[bytes]:
-        if self.staging.filled is not None:
+        """While the application waits for its copy, just enough to keep the disk busy: digests
+        take a core from it, and memory bandwidth."""
+        done = self.staging.is_filled
+        if done.is_set() or self.staging.is_recycled:
             return self._digest(window, start, stop)
-        with self._beside_copy:  # the application is waiting for its copy: leave it a core
+        with self._beside_copy:
+            while self.blocks[start].offset > self._wanted_bytes() and not done.wait(_LOOK_S):
+                pass
             return self._digest(window, start, stop)
+
+    def _wanted_bytes(self) -> int:
+        """Up to where the image should be digested for the disk to go on."""
+        return _AHEAD_BYTES + (0 if self._writer is None else self._writer.size_bytes)
 
     def _digest(self, window: Window, start: int, stop: int) -> list[bytes]:
         plain = [window.plain(block) for block in self.blocks[start:stop]]

@@ -20,7 +20,8 @@ LEAST_BYTES = 4 << 20
 _BUFFERS = 3
 _WRITERS = 2
 """So that the disk has the next piece when it is done with one."""
-_STEPS = 8
+_STEP_BYTES = 256 << 20
+"""So much is reserved at once, at least: a reservation waits for the writes under way."""
 _TRIM = 64
 
 
@@ -51,7 +52,7 @@ class Sink:
         self._all: list[Future[Any]] = []
         self._trim_at = _TRIM
         self._expected_bytes = expected_bytes
-        self._step_bytes = max(expected_bytes // _STEPS, IO_BYTES)
+        self._step_bytes = max(expected_bytes // 4, _STEP_BYTES)
 
     @property
     def offset(self) -> int:

@@ -6,6 +6,7 @@ The writer begins with the first blocks while the application still copies the l
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,11 +38,13 @@ class Staging(Protocol):
     """`fill` is the application's side, `windows` the writer's; `begin` comes before both.
 
     `is_recycled`: the memory of a window is used again when the next one is asked for.
-    `filled` is when the copy was complete (time.monotonic), None before.
+    `filled` is when the copy was complete (time.monotonic), None before; `is_filled` can be
+    waited for.
     """
 
     is_recycled: bool
     filled: float | None
+    is_filled: threading.Event
 
     def begin(self) -> None: ...
     def fill(self, layout: Layout, arrays: Arrays) -> None: ...
@@ -56,6 +59,7 @@ class Whole:
 
     def __init__(self, image: Image) -> None:
         self.image = image
+        self.is_filled = threading.Event()
         self.filled: float | None = None
         self._ends: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
@@ -64,6 +68,7 @@ class Whole:
         """An image that is complete already."""
         whole = cls(image)
         whole.filled = time.monotonic()
+        whole.is_filled.set()
         for end in (layout.image_bytes, None):
             whole._ends.put(end)
         return whole
@@ -71,6 +76,7 @@ class Whole:
     def begin(self) -> None:
         """Start anew; nobody may be filling or reading."""
         self.filled, self._ends = None, queue.SimpleQueue()
+        self.is_filled.clear()
 
     def fill(self, layout: Layout, arrays: Arrays) -> None:
         """Copy everything, and tell the writer how far it is."""
@@ -78,6 +84,7 @@ class Whole:
             self.image.fill(layout, arrays, self._ends.put)
         finally:
             self.filled = time.monotonic()
+            self.is_filled.set()
             self._ends.put(None)
 
     def windows(self, layout: Layout, is_patient: bool = False) -> Iterator[Window]:

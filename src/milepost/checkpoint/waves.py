@@ -8,6 +8,7 @@ not have to hold the state twice.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,6 +35,7 @@ class Waves:
         self._free: queue.SimpleQueue[Image | None] = queue.SimpleQueue()
         self._full: queue.SimpleQueue[tuple[Window, Image] | None] = queue.SimpleQueue()
         self.filled: float | None = None
+        self.is_filled = threading.Event()
 
     def touch(self) -> None:
         """Let the kernel back every page now."""
@@ -43,6 +45,7 @@ class Waves:
     def begin(self) -> None:
         """Start anew; nobody may be filling or reading."""
         self._free, self._full, self.filled = queue.SimpleQueue(), queue.SimpleQueue(), None
+        self.is_filled.clear()
         for buffer in self._buffers:
             self._free.put(buffer)
 
@@ -58,6 +61,7 @@ class Waves:
                 self._full.put((Window(blocks, start, buffer.view), buffer))
         finally:
             self.filled = time.monotonic()
+            self.is_filled.set()
             self._full.put(None)
 
     def windows(self, layout: Layout, is_patient: bool = False) -> Iterator[Window]:
