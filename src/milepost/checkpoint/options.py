@@ -26,7 +26,8 @@ class Options:
     `warm`; `to` is `warm`, or `cold` to go on from warm to cold. `rank_timeout_s` bounds every
     wait of a rank for the others. With `mtbf_s`, the interval is the one that loses least, and
     `interval_s` counts until a save was measured; it is then at most
-    `interval_most_s`. `when_busy`: a save that is due at a step while
+    `interval_most_s`. `mtbf_file` holds a newer MTBF once there is one: `{"mtbf_s": …}`.
+    `when_busy`: a save that is due at a step while
     one is under way is skipped (`skip`) or waited for (`wait`). `max_gap_s`: so that older
     generations stay at most so far apart. `staging_limit_mb` bounds the memory of the copy
     (10^6 bytes).
@@ -55,6 +56,7 @@ class Options:
     when_busy: str = "skip"
     max_gap_s: float | None = None
     staging_limit_mb: float | None = None
+    mtbf_file: str | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.compression)

@@ -87,8 +87,11 @@ class EveryOptimal:
         return max(period_s - moment.since_save_s, 0.0)
 
     def count(self, left_s: float, moment: Moment) -> int:
-        """The nearest whole number, but no piece shorter than a save takes to become durable."""
-        pieces = round(left_s / (self.interval_s(moment) + (moment.blocked_s or 0.0)))
+        """The nearest whole number, but no piece longer than `most_s`, nor shorter than a save
+        takes to become durable."""
+        blocked_s = moment.blocked_s or 0.0
+        pieces = round(left_s / (self.interval_s(moment) + blocked_s))
+        pieces = max(pieces, math.ceil(left_s / (self.most_s + blocked_s) - 1e-9))
         most = int(left_s / moment.save_s) if moment.save_s else pieces
         return max(min(pieces, most), 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.policies import (
@@ -16,6 +17,7 @@ from milepost.checkpoint.policies import (
     Policy,
 )
 from milepost.checkpoint.request import LOOK_S
+from milepost.durable import read_json
 
 _SAMPLES = 50
 _P = 0.95
@@ -39,10 +41,21 @@ def default_policy(options: Options) -> Policy:
     return AnyOf((OnSignal(), walltime))
 
 
+def newer_mtbf_s(options: Options) -> float | None:
+    """What `mtbf_file` says, seconds; None without one."""
+    if options.mtbf_file is None:
+        return None
+    try:
+        return float(read_json(options.mtbf_file)["mtbf_s"])
+    except FileNotFoundError:
+        return None
+
+
 class Schedule:
     """Keeps the times that the policy looks at; `next_look` (monotonic) is when to ask again."""
 
     def __init__(self, options: Options, policy: Policy | None = None) -> None:
+        self._options, self._is_default = options, policy is None
         self._policy = policy or default_policy(options)
         self._every = periodic(options) if policy is None else None
         self._postpone_s = min(options.interval_s, _POSTPONE_S)
@@ -62,7 +75,15 @@ class Schedule:
         self._saves_s = [*self._saves_s, seconds][-_SAMPLES:]
         if blocked_s is not None:
             self._blocked_s = [*self._blocked_s, blocked_s][-_SAMPLES:]
+        self._hear()
         self.next_look = time.monotonic()
+
+    def _hear(self) -> None:
+        """Plan with the MTBF that the runner knows by now, when that is another one."""
+        mtbf_s = newer_mtbf_s(self._options) if self._is_default else None
+        if mtbf_s is not None and mtbf_s != self._options.mtbf_s:
+            self._options = replace(self._options, mtbf_s=mtbf_s)
+            self._policy, self._every = default_policy(self._options), periodic(self._options)
 
     def interval_s(self) -> float | None:
         """Seconds of work between two saves as planned now, before a walltime splits them evenly;

@@ -67,7 +67,7 @@ def account(run: RunEvidence) -> Account:
         elapsed_s=_elapsed(attempts),
         allocated_core_s=_times(cpus, total(wall_s(a) for a in attempts)),
         useful_core_s=_times(work, total(a.useful_s for a in attempts)),
-        checkpoint_core_s=_times(cpus, total(a.checkpoint_s for a in attempts)),
+        checkpoint_core_s=_times(cpus, total(blocked_s(shard) for shard in run.shards)),
         lost_core_s=_times(cpus, _lost(run, attempts)),
         cpu_s=total(a.cpu_s for a in attempts),
         max_rss_bytes=max((a.max_rss_bytes for a in attempts if a.max_rss_bytes), default=None),
@@ -112,6 +112,12 @@ def wall_s(attempt: AttemptEvidence) -> float | None:
     if attempt.started is None or end is None:
         return None
     return max(0.0, epoch(end) - epoch(attempt.started))
+
+
+def blocked_s(shard: ShardEvidence) -> float | None:
+    """Seconds that checkpoints stopped the work, also in attempts that were killed."""
+    by_rows = total(one.blocked_s for one in shard.checkpoints)
+    return total(a.checkpoint_s for a in shard.attempts) if by_rows is None else by_rows
 
 
 def shard_wall_s(shard: ShardEvidence) -> float | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from milepost.clock import epoch
 from milepost.evidence.account import (
+    blocked_s,
     end_of,
     is_interrupted,
     lost_s,
@@ -166,12 +167,6 @@ def useful_seconds(run: RunEvidence, shard: ShardEvidence) -> float | None:
         return None
     spent = (blocked_s(shard), again_seconds(shard), _restart_s(shard))
     return max(0.0, wall_s - math.fsum(value or 0.0 for value in spent))
-
-
-def blocked_s(shard: ShardEvidence) -> float | None:
-    """Seconds that checkpoints stopped the work, also in attempts that were killed."""
-    by_rows = total(one.blocked_s for one in shard.checkpoints)
-    return total(a.checkpoint_s for a in shard.attempts) if by_rows is None else by_rows
 
 
 def again_seconds(shard: ShardEvidence) -> float | None:

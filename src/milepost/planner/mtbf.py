@@ -48,20 +48,26 @@ class Mtbf:
 
 
 def estimate(
-    stated_h: float | None, history: History, profile_h: float | None, nodes: int = 1
+    stated_h: float | None,
+    history: History,
+    profile_h: float | None,
+    nodes: int = 1,
+    believed: str = "profile",
 ) -> Mtbf:
     """MTBF of a job on `nodes` nodes: stated in the config, else from history and profile.
 
     The profile's value is worth one failure and gives way to what is observed; without one, the
     prior says nothing. Without any failure, quiet time counts as soon as it says more than the
-    default; until then the default holds, and says that it is one.
+    default; until then the default holds, and says that it is one. `believed` names who stated
+    `profile_h`.
     """
     if stated_h is not None:
         return Mtbf(stated_h * 3600.0, None, None, "stated in the config (planner.mtbf_h)")
     between = gaps(history.spans, End.FAILURE)
     observed = _failures(history)
     counts = replace(observed, dispersion=max(1.0, burstiness(between) or 1.0))
-    found = _estimate(counts, End.FAILURE, profile_h, nodes, _seen(history, End.FAILURE))
+    seen = _seen(history, End.FAILURE)
+    found = _estimate(counts, End.FAILURE, profile_h, nodes, seen, believed)
     if found is None or (profile_h is None and not found.failures and _is_short(found)):
         return _default(found)
     return _with_gaps(found, between, observed.node_s)
@@ -99,7 +105,12 @@ def _failures(history: History) -> Counts:
 
 
 def _estimate(
-    counts: Counts, kind: End, stated_h: float | None, nodes: int, seen: str
+    counts: Counts,
+    kind: End,
+    stated_h: float | None,
+    nodes: int,
+    seen: str,
+    believed: str = "profile",
 ) -> Mtbf | None:
     """None when there is neither time at risk nor a stated value."""
     prior_s = None if stated_h is None else stated_h * 3600.0
@@ -113,7 +124,7 @@ def _estimate(
         value_s=1.0 / rate.mean,
         low_s=1.0 / rate.high,
         high_s=1.0 / rate.low,
-        source=_source(counts, prior_s, seen, kind),
+        source=_source(counts, kind, seen, None if prior_s is None else believed),
         failures=counts.failures,
         node_s=counts.node_s,
         job_s=counts.job_s,
@@ -167,14 +178,14 @@ def _seen(history: History, kind: End) -> str:
     return " and ".join(names)
 
 
-def _source(counts: Counts, prior_s: float | None, seen: str, kind: End) -> str:
+def _source(counts: Counts, kind: End, seen: str, believed: str | None) -> str:
     """Short enough for one line of a terminal; the counts are rows of their own."""
     if counts.job_s <= 0.0:
-        return "stated in the profile"
+        return f"stated in the {believed}"
     noun = f"{kind}" if counts.failures == 1 else f"{kind}s"
     unit = "node h" if kind is End.FAILURE else "h"
     text = f"{counts.failures} {noun} in {_hours(counts.node_s)} {unit} of {seen}"
-    return text if prior_s is None else f"{text}, and the profile's value"
+    return text if believed is None else f"{text}, and the {believed}'s value"
 
 
 def _notes(counts: Counts, nodes: int, width: float) -> tuple[str, ...]:

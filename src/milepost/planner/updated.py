@@ -73,7 +73,10 @@ def update(block: Json | None, attempts: Sequence[Record]) -> Update:
     if believed.get("is_interruptible"):
         own = _all_preemptible(own)
     history = History((*_without_run(block), own))
-    failures = estimate(believed.get("stated_h"), history, believed.get("profile_h"))
+    stated_h, profile_h = believed.get("stated_h"), believed.get("profile_h")
+    # What the contract states is worth one failure now: the run itself is the better witness.
+    prior_h, whose = (profile_h, "profile") if stated_h is None else (stated_h, "config")
+    failures = estimate(None, history, prior_h, believed=whose)
     preemptions = estimate_preemption(history, believed.get("preempt_h"))
     seen = own.tally
     count = sum(seen.failures.values()) + seen.preemptions

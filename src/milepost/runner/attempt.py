@@ -40,6 +40,8 @@ class Outcome:
     """How an attempt ended. None is what was not measured.
 
     `stop` is None when the work is done or failed, else `walltime` or `signal TERM` and the like.
+    `planned` is what its checkpoints were planned with. `is_saved`: the application stopped at a
+    durable checkpoint, so nothing of its work is lost.
     """
 
     stop: str | None = None
@@ -52,6 +54,8 @@ class Outcome:
     cpu_s: float | None = None
     max_rss_bytes: int | None = None
     restored: Mapping[str, Any] | None = None
+    planned: Mapping[str, Any] | None = None
+    is_saved: bool | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -76,6 +80,8 @@ class Outcome:
             "cpu_s": self.cpu_s,
             "max_rss_bytes": self.max_rss_bytes,
             "restored": self.restored,
+            "planned": self.planned,
+            "is_saved": self.is_saved,
             "counts": {"done": self.done, "failed": self.failed},
         }
 

@@ -19,7 +19,8 @@ from milepost.lease import newest_attempt, read_holder
 from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths, ShardPaths
 from milepost.runner.hardware import slot_environments
-from milepost.runner.places import DEFAULT_INTERVAL_S, saving_options
+from milepost.runner.interval import DEFAULT_INTERVAL_S
+from milepost.runner.places import saving_options
 from milepost.slurm.interactive import Allocation
 
 

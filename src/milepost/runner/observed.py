@@ -15,8 +15,9 @@ from typing import Any
 from milepost.clock import epoch, iso
 from milepost.durable import read_json, write_json
 from milepost.errors import DataError
-from milepost.lease import attempt_records, read_holder
+from milepost.lease import Holder, attempt_records, read_holder, update_attempt
 from milepost.paths import RunPaths, ShardPaths
+from milepost.runner.held import SILENT_S
 
 FRESH_S = 60.0
 FEW = 64
@@ -36,17 +37,24 @@ def attempts_of_run(paths: RunPaths, shard: str | None = None) -> list[Record]:
     names = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
     known = {} if len(names) <= FEW else _kept(paths)
     if len(names) > FEW and not known:
-        known = {name: _short(attempts_of_shard(paths.shard(name))) for name in names}
+        known = {name: _short(_readable(paths.shard(name))) for name in names}
         write_json(_place(paths), known)
     return [
         record
         for name in names
         for record in (
-            known[name]
-            if name in known and name != shard
-            else _short(attempts_of_shard(paths.shard(name)))
+            known[name] if name in known and name != shard else _short(_readable(paths.shard(name)))
         )
     ]
+
+
+def _readable(shard: ShardPaths) -> list[Record]:
+    """A damaged record must not keep other shards from starting: `reconcile` names it, and its
+    shard does not count here."""
+    try:
+        return attempts_of_shard(shard)
+    except DataError:
+        return []
 
 
 def attempts_of_shard(shard: ShardPaths) -> list[Record]:
@@ -64,10 +72,16 @@ def _complete(shard: ShardPaths, record: Record, *, is_newest: bool) -> None:
     if said.is_file():
         record |= read_json(said)
     holder = read_holder(shard.lease) if is_newest else None
-    if holder is not None and holder.is_alive() is not False:
+    if holder is not None and _is_at_work(holder):
         record["running"] = True
     if record.get("last_sign") is None:
         record["last_sign"] = iso(last_sign_s(shard, record, is_newest=is_newest))
+
+
+def _is_at_work(holder: Holder) -> bool:
+    """A heart on another machine that has been silent for long has stopped."""
+    is_alive = holder.is_alive()
+    return holder.age_s() < SILENT_S if is_alive is None else is_alive
 
 
 def last_sign_s(shard: ShardPaths, record: Mapping[str, Any], *, is_newest: bool) -> float:
@@ -81,6 +95,18 @@ def last_sign_s(shard: ShardPaths, record: Mapping[str, Any], *, is_newest: bool
         files.append(shard.journal)
         signs.append(_heartbeat_s(shard.lease, record))
     return max([*signs, *(path.stat().st_mtime for path in files if path.exists())])
+
+
+def note_last_sign(shard: ShardPaths, dead: Holder) -> None:
+    """Write into the record of a dead attempt when it was last seen, while that can be told.
+
+    Called by its successor, before it writes to the journal: nobody else does any more.
+    """
+    path = shard.attempt(dead.attempt)
+    record = read_json(path)
+    if record.get("ended") is None and record.get("last_sign") is None:
+        seen_s = max(epoch(dead.heartbeat), last_sign_s(shard, record, is_newest=True))
+        update_attempt(path, last_sign=iso(seen_s))
 
 
 def _heartbeat_s(lease: Path, record: Mapping[str, Any]) -> float:

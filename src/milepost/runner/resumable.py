@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 from milepost.apps.adapter import Adapter, load_adapter
 from milepost.checkpoint.store import CheckpointStore
-from milepost.clock import epoch
 from milepost.config.command import CommandTemplate
 from milepost.durable import read_json
 from milepost.errors import RESUMABLE, DataError
 from milepost.journal import CHECKPOINT, COMMITTED, FAILED, TASK
+from milepost.lease import update_attempt
 from milepost.model import FailureClass, Finding
 from milepost.runner.attempt import (
     WALLTIME_STOPS,
@@ -33,13 +33,15 @@ from milepost.runner.attempt import (
 )
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
-from milepost.runner.places import (
-    DEFAULT_INTERVAL_S,
-    checkpoint_place,
-    planned_interval_s,
-    replanned,
-    saving_options,
+from milepost.runner.lost import (
+    began_seconds,
+    durable_seconds,
+    lost_seconds,
+    note_all_lost,
+    previous_record,
 )
+from milepost.runner.pacing import Pacing
+from milepost.runner.places import checkpoint_place, saving_options
 from milepost.runner.single import Ended, StopRule, run_process
 
 MARGIN_S = 60.0
@@ -62,6 +64,8 @@ class Resumable:
         self._note = attempt.paths.attempts / f"{attempt.number}.restored.json"
         self._outcome = Outcome()
         self._blocked_s: list[float] = []
+        self._costs = [row.data for row in attempt.journal.state.checkpoints]
+        self._pacing = Pacing(attempt, self._folder, self._costs)
 
     def run(self) -> Outcome:
         """Run the application once, to its end or to a stop."""
@@ -70,17 +74,20 @@ class Resumable:
             outcome.done = 1
             return outcome
         self._adopt_generations()
+        self._blocked_s.clear()  # those of an attempt that died before it could give them rows
         self._forgive()
         known = len(self._known)
         attempt.out.mkdir(parents=True, exist_ok=True)
-        before = self._last_sign()
+        if not known:
+            note_all_lost(attempt.paths, attempt.number)
         ended = self._start()
         if self._adopt_generations() and attempt.drill:
             self._die()  # it was faster than our look: the checkpoint stands, its end is not known
         outcome.add_usage(ended.cpu_s, ended.max_rss_bytes)
         outcome.checkpoint_s = sum(self._blocked_s) if self._blocked_s else None
         outcome.useful_s = max(0.0, ended.seconds - (outcome.checkpoint_s or 0.0))
-        outcome.restored = self._restored(before)
+        outcome.planned = self._pacing.planned
+        self._restored()
         self._judge(ended, has_progress=len(self._known) > known)
         return outcome
 
@@ -138,16 +145,11 @@ class Resumable:
             "to": ckpt.uploader.to,
             "max_bandwidth_mb_s": ckpt.uploader.max_bandwidth_mb_s,
             "retries": ckpt.uploader.retries,
-            "interval_s": self._interval_s(),
-            **({} if ckpt.interval_s is not None else replanned(attempt.run)),
+            **self._pacing.start(),
             "deadline": time.time() + remaining_s,
             "deadline_margin_s": self._margin_s(),
             **saving_options(ckpt),
         }
-
-    def _interval_s(self) -> float:
-        stated = self._attempt.spec.checkpoint.interval_s
-        return stated or planned_interval_s(self._attempt.run) or DEFAULT_INTERVAL_S
 
     def _margin_s(self) -> float:
         return min(MARGIN_S, 0.1 * self._attempt.remaining_s())
@@ -159,6 +161,8 @@ class Resumable:
 
     def _look(self, pid: int) -> None:
         self._attempt.check_lease()
+        self._pacing.look()
+        self._restored()
         new = self._adopt_generations()
         if new and self._attempt.drill:
             os.killpg(pid, signal.SIGKILL)
@@ -189,33 +193,24 @@ class Resumable:
                 "created": manifest.created,
                 "path": str(self._store.path(name)),
             }
+            self._costs.append(data)
             journal = self._attempt.journal
             journal.append(CHECKPOINT, name, COMMITTED, seconds=metrics.blocked_s, data=data)
             self._attempt.sync.add([])
         return len(new)
 
-    def _last_sign(self) -> float | None:
-        """When the attempt before this one was last seen alive, in seconds since the epoch."""
-        number = self._attempt.number - 1
-        if number < 1:
-            return None
-        paths = self._attempt.paths
-        record = read_json(paths.attempt(number))
-        if record["ended"] is not None:
-            return epoch(record["ended"])
-        signs = [epoch(record["started"])]
-        signs += [p.stat().st_mtime for p in (paths.log(number), paths.journal) if p.exists()]
-        return max(signs)
-
-    def _restored(self, last_sign: float | None) -> Mapping[str, Any] | None:
-        """What the application restored; the lost work is what it did after that checkpoint."""
-        try:
-            note: dict[str, Any] = read_json(self._note)
-        except FileNotFoundError:
-            return None
-        if note.get("lost_s") is None and last_sign is not None:
-            note["lost_s"] = max(0.0, last_sign - epoch(note["created"]))
-        self._outcome.lost_s = note.get("lost_s")
+    def _restored(self) -> Mapping[str, Any] | None:
+        """What the application restored, and what was lost; recorded as soon as it says so, since
+        this attempt may die as well."""
+        attempt, outcome = self._attempt, self._outcome
+        if outcome.restored is not None or not self._note.exists():
+            return outcome.restored
+        note: dict[str, Any] = read_json(self._note)
+        before = previous_record(attempt.paths, attempt.number)
+        durable_s = durable_seconds(self._store, note["generation"])
+        note["lost_s"] = lost_seconds(before, note, durable_s, began_seconds(attempt.paths, before))
+        outcome.restored, outcome.lost_s = note, note["lost_s"]
+        update_attempt(attempt.paths.attempt(attempt.number), restored=note)
         return note
 
     def _judge(self, ended: Ended, *, has_progress: bool) -> None:
@@ -225,8 +220,9 @@ class Resumable:
             finish_member(self._attempt, outcome, ended.oom_kills)
         elif ended.stop is not None:
             outcome.stop = ended.stop
+            outcome.is_saved = ended.exit_code == RESUMABLE
         elif ended.exit_code == RESUMABLE:
-            outcome.stop = "walltime"
+            outcome.stop, outcome.is_saved = "walltime", True
         else:
             self._record_failure(ended, _classify(ended))
         if outcome.stop in WALLTIME_STOPS and not has_progress:

@@ -40,6 +40,7 @@ from milepost.paths import RunPaths
 from milepost.runner.again import check_retry
 from milepost.runner.attempt import Attempt, Outcome
 from milepost.runner.held import may_take
+from milepost.runner.observed import note_last_sign
 from milepost.runner.requeue import after_stop, remaining_s, requeue_job
 from milepost.runner.signals import SignalLoop
 from milepost.runner.step import become_step
@@ -113,6 +114,7 @@ def _take_lease(
         return None
     if lease.taken_from is not None:
         ended = end_leftovers(lease.taken_from)
+        note_last_sign(paths.shard(name), lease.taken_from)
         say(
             f"attempt {lease.taken_from.attempt} ended without a word; "
             f"attempt {lease.attempt} goes on"

@@ -1,0 +1,121 @@
+"""Which interval an attempt uses: planned anew from what the run went through so far.
+
+Within the contract's bounds: a number in the contract stays, and in interruptible mode no interval
+is longer than 120 s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from milepost.checkpoint.policies import optimal_interval_s
+from milepost.config.spec import CheckpointSpec
+from milepost.durable import read_json
+from milepost.paths import RunPaths
+from milepost.runner.observed import attempts_of_run
+
+DEFAULT_INTERVAL_S = 120.0
+"""When nothing is known, and the longest interval in interruptible mode."""
+_SAMPLE = 50
+"""So many of the latest checkpoints tell what one costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Mean seconds that checkpoints of this shard blocked the work, and the longest time that one
+    took to become durable; None is not measured."""
+
+    blocked_s: float | None = None
+    durable_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What an attempt plans its checkpoints with; seconds.
+
+    `mtbf_s` None: nothing is known of failures, or the contract states the interval. `most_s` is
+    the longest interval of the mode. `interruptions` of the run went into it, over `exposure_s`.
+    """
+
+    interval_s: float
+    source: str
+    mtbf_s: float | None = None
+    mtbf_source: str | None = None
+    t_ckpt_s: float | None = None
+    most_s: float | None = None
+    interruptions: int | None = None
+    exposure_s: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_cost(rows: Sequence[Mapping[str, Any]]) -> Cost:
+    """What the latest of a shard's checkpoints cost, from the data of their journal rows."""
+    latest = rows[-_SAMPLE:]
+    blocked = [one["blocked_s"] for one in latest if one.get("blocked_s") is not None]
+    durable = [one["durable_s"] for one in latest if one.get("durable_s") is not None]
+    return Cost(math.fsum(blocked) / len(blocked) if blocked else None, max(durable, default=None))
+
+
+def plan_interval(ckpt: CheckpointSpec, paths: RunPaths, shard: str, cost: Cost) -> Planned:
+    """The interval for an attempt at `shard` that starts now."""
+    plan = _plan(paths)
+    most_s = DEFAULT_INTERVAL_S if _is_interruptible(plan) else None
+    if ckpt.interval_s is not None:
+        source = "stated in the config (checkpoint.interval_seconds)"
+        return Planned(_bounded(ckpt.interval_s, most_s, None), source, most_s=most_s)
+    from milepost.planner.updated import update
+
+    found = update(_block(plan), attempts_of_run(paths, shard))
+    t_ckpt_s = cost.blocked_s
+    if t_ckpt_s is None:
+        t_ckpt_s = (plan.get("overhead") or {}).get("t_ckpt_s")
+    seconds = float(plan.get("interval_s") or DEFAULT_INTERVAL_S)
+    source = str(plan.get("interval_source") or "default, there is no plan")
+    is_new = bool(found.interruptions) or cost.blocked_s is not None
+    if is_new and found.mtbf_s is not None and t_ckpt_s is not None:
+        seconds = optimal_interval_s(t_ckpt_s, found.mtbf_s)
+        source = "computed from checkpoints and interruptions so far"
+    return Planned(
+        interval_s=_bounded(seconds, most_s, cost.durable_s),
+        source=source,
+        mtbf_s=found.mtbf_s,
+        mtbf_source=found.source,
+        t_ckpt_s=t_ckpt_s,
+        most_s=most_s,
+        interruptions=found.interruptions,
+        exposure_s=found.exposure_s,
+    )
+
+
+def _bounded(seconds: float, most_s: float | None, durable_s: float | None) -> float:
+    """Never more often than a checkpoint takes to become durable: the queue would grow."""
+    capped = seconds if most_s is None else min(seconds, most_s)
+    return max(capped, durable_s or 0.0)
+
+
+def _is_interruptible(plan: Mapping[str, Any]) -> bool:
+    """In any part of the plan: which shards run where is not known here."""
+    modes = [plan.get("mode"), *(one.get("mode") for one in plan.get("placement") or ())]
+    return "interruptible" in modes
+
+
+def _block(plan: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the plan knew of failures; one that was made before there was such a block tells its
+    MTBF alone."""
+    mtbf_s = (plan.get("overhead") or {}).get("mtbf_s")
+    if plan.get("mtbf") is None and mtbf_s is not None:
+        return {"believed": {"stated_h": float(mtbf_s) / 3600.0}}
+    return plan.get("mtbf")
+
+
+def _plan(paths: RunPaths) -> dict[str, Any]:
+    """The plan; empty before there is one."""
+    try:
+        return dict(read_json(paths.plan))
+    except FileNotFoundError:
+        return {}
