@@ -263,7 +263,8 @@ def test_the_cheapest_pair_is_chosen_and_priced() -> None:
     assert (plan["profile"], plan["mode"]) == ("gpu-24gb", "interruptible")
     assert plan["interval_s"] == 120.0
     useful = 4 * 36000.0
-    expected = 0.6 / 0.8 * useful * (1 + plan["overhead"]["fraction"]) / 3600
+    startup = 4 * 30.0
+    expected = 0.6 / 0.8 * (useful * (1 + plan["overhead"]["fraction"]) + startup) / 3600
     assert plan["cost"]["total"] == pytest.approx(expected, rel=1e-5)
     assert plan["cost"]["currency"] == "EUR"
     (part,) = plan["placement"]

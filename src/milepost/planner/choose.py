@@ -25,12 +25,13 @@ from milepost.planner.storage import Storage, storage_of
 class Placement:
     """Shards on the machine of a forecast: how many of each class (by position).
 
-    `useful_s`, `lost_s` and `storage_cost` are sums over them; None where not known.
+    `useful_s`, `startup_s`, `lost_s` and `storage_cost` are sums over them; None where not known.
     """
 
     forecast: Forecast
     classes: tuple[tuple[int, int], ...]
     useful_s: float | None
+    startup_s: float | None
     lost_s: float | None
     storage_cost: float | None
 
@@ -174,7 +175,7 @@ def _placement(
     given: _Inputs, option: Forecast, classes: tuple[tuple[int, int], ...], storage: Storage
 ) -> Placement:
     if given.load.longest_s is None:
-        return Placement(option, classes, None, None, None)
+        return Placement(option, classes, None, None, None, None)
     useful_s = 0.0
     lost_s: float | None = None if option.fraction is None else 0.0
     cost: float | None = 0.0
@@ -185,7 +186,8 @@ def _placement(
         useful_s += count * each_s
         lost_s = None if lost_s is None or lost is None else lost_s + count * lost
         cost = None if cost is None or held is None else cost + count * held
-    return Placement(option, classes, useful_s, lost_s, cost)
+    startup_s = (given.measured.startup_s or 0.0) * sum(count for _, count in classes)
+    return Placement(option, classes, useful_s, startup_s, lost_s, cost)
 
 
 def _notes(

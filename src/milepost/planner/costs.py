@@ -58,7 +58,7 @@ def cost_block(spec: RunSpec, choice: Choice) -> dict[str, Any] | None:
     last one and the total are None, and `running` is what is known.
     """
     units = max(1, spec.resources.gpus)
-    compute = _money(choice, units, lambda part: part.useful_s)
+    compute = _money(choice, units, _busy)
     overhead = _money(choice, units, lambda part: part.lost_s)
     if compute is None or overhead is None:
         return None
@@ -140,7 +140,7 @@ def _exact(spec: RunSpec, choice: Choice) -> Values:
 
 def _costs(spec: RunSpec, choice: Choice, seconds: Callable[[Placement], float | None]) -> Values:
     units = max(1, spec.resources.gpus)
-    compute = _money(choice, units, lambda part: part.useful_s)
+    compute = _money(choice, units, _busy)
     overhead = _money(choice, units, seconds)
     storage = _sum(part.storage_cost for part in choice.placements)
     return {
@@ -149,6 +149,11 @@ def _costs(spec: RunSpec, choice: Choice, seconds: Callable[[Placement], float |
         "Storage_cost": storage,
         "Cost_total": _sum((compute, overhead, storage)),
     }
+
+
+def _busy(part: Placement) -> float | None:
+    """Useful seconds and those of the first starts: what is paid when nothing goes wrong."""
+    return _sum((part.useful_s, part.startup_s))
 
 
 def _textbook_seconds(part: Placement) -> float | None:

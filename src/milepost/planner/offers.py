@@ -67,10 +67,11 @@ def groups_of(
             if lost_s is None:
                 continue
             name = option.machine.name
-            seconds[name] = useful_s + lost_s
+            paid_s = useful_s + (measured.startup_s or 0.0)
+            seconds[name] = paid_s + lost_s
             least[name] = shortest_allocation(spec, measured, option)
             stored[name] = storage.stored_gb(option, useful_s)
-            cost[name] = running_cost(spec, option, useful_s, lost_s)
+            cost[name] = running_cost(spec, option, paid_s, lost_s)
             cost[name] += storage.cost(option, useful_s) or 0.0
         name = class_name(position)
         need = memory_gb(spec, measured)
@@ -88,11 +89,11 @@ def limits_of(spec: RunSpec, storage: Storage) -> Limits:
     return Limits(seconds, spec.planner.budget, storage.capacity_gb)
 
 
-def running_cost(spec: RunSpec, option: Forecast, useful_s: float, lost_s: float) -> float:
+def running_cost(spec: RunSpec, option: Forecast, paid_s: float, lost_s: float) -> float:
     """Compute and overhead of one shard, without storage; 0 only where the price is."""
     machine = option.machine
     units = max(1, spec.resources.gpus)
-    return cost_total(machine.price_per_h or 0.0, units, machine.utilisation, useful_s, lost_s)
+    return cost_total(machine.price_per_h or 0.0, units, machine.utilisation, paid_s, lost_s)
 
 
 def overhead_of(

@@ -21,12 +21,19 @@ def money(cost: Mapping[str, Any] | None) -> str:
 def money_parts(cost: Mapping[str, Any]) -> tuple[str, str]:
     """The total, or what running costs where the total is not known; and what it consists of."""
     currency = f" {cost['currency']}".rstrip()
-    parts = f"of it overhead {cost['overhead']:.2f}"
+    parts = f"of it overhead {amount(cost['overhead'])}"
     if cost["storage"] is None:
-        return f"{cost['running']:.2f}{currency}", f"{parts}; storage n/a, not in it"
+        return f"{amount(cost['running'])}{currency}", f"{parts}; storage n/a, not in it"
     if cost["storage"]:
-        parts += f", storage {cost['storage']:.2f}"
-    return f"{cost['total']:.2f}{currency}", parts
+        parts += f", storage {amount(cost['storage'])}"
+    return f"{amount(cost['total'])}{currency}", parts
+
+
+def amount(value: float | None) -> str:
+    """Money without its currency: two decimals, or more where those would hide it."""
+    if value is None:
+        return "n/a"
+    return f"{value:.2f}" if value == 0.0 or abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def duration(seconds: float | None) -> str:
