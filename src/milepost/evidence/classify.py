@@ -18,9 +18,6 @@ from milepost.model import Action, FailureClass, Finding
 
 _EVIDENCE_LINES = 3
 _EVIDENCE_CHARS = 300
-_SUCCESS_RANK = 40
-"""After exit 0 only what ranks this high is believed: guesses and cascades are not."""
-
 _CONFIDENCE = ((90, 0.95), (75, 0.85), (60, 0.7), (40, 0.5), (20, 0.35), (0, 0.2))
 _ATTEMPT_LINES = 20
 _ATTEMPT_END = re.compile(r"due to (?:preemption|node failure|job requeue)", re.IGNORECASE)
@@ -127,9 +124,7 @@ def _candidates(known: Signatures, log: Log, end: End) -> list[Candidate]:
     if not end.is_silent:
         found += [Candidate(s, ()) for s in known.ends if s.is_for(end.states, end.exits)]
     if end.is_success:
-        found = [
-            c for c in found if c.signature.rank >= _SUCCESS_RANK and not c.signature.only_failed
-        ]
+        found = [c for c in found if not c.signature.only_failed]
     return sorted(found, key=lambda candidate: candidate.order)
 
 

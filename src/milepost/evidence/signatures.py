@@ -22,6 +22,8 @@ from milepost.resources import load_yaml
 
 _LINES_PER_WORD = 50
 _USER_RANK = 90
+_SURE_RANK = 40
+"""Below it are cascades and guesses, which nobody believes of a job that ended well."""
 _GROUP = 4
 _NUMBERED = ("errno", "signal")
 _KEYS = frozenset(
@@ -272,7 +274,7 @@ def _signature(row: Mapping[str, Any], where: str) -> Signature:
             _pattern(row, name),
             frozenset(str(state).upper() for state in row.get("states", ())),
             frozenset(str(code) for code in row.get("exits", ())),
-            bool(row.get("only_failed", False)),
+            bool(row.get("only_failed", int(row.get("rank", _USER_RANK)) < _SURE_RANK)),
         )
     except KeyError as error:
         raise ConfigError(f"a signature needs {error.args[0]!r}", where=name) from error
