@@ -267,7 +267,7 @@ def test_an_adaptive_policy_finds_the_interval() -> None:
 
 
 def test_bounds_of_the_adaptive_policy() -> None:
-    view = View(math.inf, np.zeros(1), np.zeros(1), np.zeros(1, dtype=np.int64))
+    view = View(math.inf, *[np.zeros(1)] * 3, np.zeros(1, dtype=np.int64))
     assert Adaptive(5, 86400.0, most_s=120.0).pace(view).later_s == 120.0
     assert Adaptive(5, 86400.0, least_s=5000.0).pace(view).later_s == 5000.0
     assert Adaptive(5, 86400.0, first_s=7.0).pace(view).first_s == 7.0

@@ -128,7 +128,8 @@ class Fleet:
         if job.walltime is not None:
             left_s = state.end_s - job.reserve_s - state.now_s - state.next_restore_s
         losses = state.failures + state.preemptions - state.saved_preemptions
-        return View(left_s, losses, state.now_s - state.waiting_s, state.ids)
+        running_s = state.now_s - state.waiting_s
+        return View(left_s, losses, running_s, state.now_s, state.ids)
 
     def _interruption(self, pace: Pace, finish_s: Array, left_s: Array) -> Event:
         """The first of failure, preemption and end of allocation; at `finish_s` at the latest."""

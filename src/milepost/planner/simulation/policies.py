@@ -24,11 +24,13 @@ class View:
 
     `left_s`: until the last checkpoint of the allocation must be durable (infinite without a
     walltime). `losses`: interruptions that cost work so far, in `running_s` seconds at risk.
+    `now_s`: since the job's start.
     """
 
     left_s: Seconds
     losses: Array
     running_s: Array
+    now_s: Array
     ids: NDArray[np.int64]
 
 
