@@ -26,6 +26,7 @@ from milepost.checkpoint.policies import (
 from milepost.checkpoint.retention import Kept, Retention, plan_prune
 from milepost.checkpoint.schedule import Schedule
 from milepost.checkpoint.store import CheckpointStore
+from milepost.durable import write_json
 from milepost.errors import ConfigError
 from milepost.planner.theory import exact_interval
 
@@ -85,6 +86,17 @@ def test_the_time_left_is_split_evenly_and_the_last_one_fits(left_s: int, every:
         assert gaps.max() <= 121
 
 
+@pytest.mark.parametrize("left_s", [100, 125, 170, 181, 299, 1000, 86400])
+@pytest.mark.parametrize("blocked_s", [None, 0.02, 5.0, 60.0])
+def test_no_piece_is_longer_than_the_longest_interval(left_s: int, blocked_s: float | None) -> None:
+    """As promised in interruptible mode, also where the time left is split evenly."""
+    policy = EveryOptimal(1e6, unknown_s=120, most_s=120)
+    moment = Moment(0, 0, blocked_s=blocked_s)
+    pieces = policy.count(left_s, moment)
+    assert left_s / pieces - (blocked_s or 0.0) <= 120 + 1e-6
+    assert EveryOptimal(1e6, unknown_s=120).count(left_s, moment) <= pieces
+
+
 def test_without_an_interval_there_is_one_save_at_the_end() -> None:
     assert len(saves(BeforeWalltime(1000, 10), {}, 1000)) == 1
 
@@ -109,6 +121,33 @@ def test_the_schedule_is_built_from_the_options(tmp_path: Path) -> None:
     assert schedule.reason(None) == "interval"
     with pytest.raises(ConfigError, match="mtbf_s"):
         Checkpointer(tmp_path, mtbf_s=0)
+
+
+def test_a_newer_mtbf_moves_the_interval_of_a_running_process(tmp_path: Path) -> None:
+    told = tmp_path / "mtbf.json"
+    options = Options(interval_s=50, mtbf_s=86400.0, interval_most_s=60, mtbf_file=str(told))
+    schedule, own = Schedule(options), Schedule(options, EverySeconds(7))
+    schedule.durable(0.1, 0.01)
+    assert schedule.interval_s() == pytest.approx(optimal_interval_s(0.01, 86400.0), rel=1e-6)
+    for mtbf_s in (3600.0, 36000.0):
+        write_json(told, {"mtbf_s": mtbf_s})
+        for one in (schedule, own):
+            one.durable(0.1, 0.01)
+        assert schedule.interval_s() == pytest.approx(optimal_interval_s(0.01, mtbf_s), rel=1e-6)
+    assert own.interval_s() is None, "a policy of the application stays"
+    write_json(told, {"mtbf_s": 1e12})
+    schedule.durable(0.1, 0.01)
+    assert schedule.interval_s() == 60, "within the bounds of the contract"
+
+
+def test_it_begins_with_the_default_and_moves_once_failures_are_known(tmp_path: Path) -> None:
+    told = tmp_path / "mtbf.json"
+    schedule = Schedule(Options(interval_s=120, mtbf_file=str(told)))
+    schedule.durable(0.1, 0.01)
+    assert schedule.interval_s() == 120
+    write_json(told, {"mtbf_s": 3600.0})
+    schedule.durable(0.1, 0.01)
+    assert schedule.interval_s() == pytest.approx(optimal_interval_s(0.01, 3600.0), rel=1e-6)
 
 
 def test_a_policy_of_the_application_decides(tmp_path: Path) -> None:
