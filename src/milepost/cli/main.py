@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "closeout": "the run's verdict, report and records",
     "status": "what is done, running and failed, on one screen",
     "why": "why a job or shard waits, runs or ended, and what to do",
+    "doctor": "from a run's symptoms to cause and remedy",
     "shell": "an interactive allocation with a shard's resources and environment",
     "ckpt": "list, show, verify, restore and prune checkpoints",
     "attend": "look after this folder's Slurm jobs while a head runs",
