@@ -237,8 +237,13 @@ def test_another_environment_is_refused_by_name(
     with pytest.raises(Refused, match=f"{name.lower()} was one and is two"):
         Checkpointer(tmp_path).restore()
     monkeypatch.delenv(f"MILEPOST_{name}")
-    with pytest.raises(Refused, match="is not known"):
+    with pytest.raises(Refused, match="is not known") as caught:
         Checkpointer(tmp_path).restore()
+    assert f"Checkpointer(allow=['{name.lower()}'])" in str(caught.value.fix)
+    monkeypatch.setenv("MILEPOST_CKPT", json.dumps({"folder": str(tmp_path)}))
+    with pytest.raises(Refused) as caught:
+        Checkpointer.from_env().restore()
+    assert f"checkpoint.allow: [{name.lower()}]" in str(caught.value.fix), "as the config says it"
     assert Checkpointer(tmp_path, allow=[name.lower()]).restore() is not None
 
 

@@ -73,9 +73,13 @@ def test_restore_refuses_another_container(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MILEPOST_CONTAINER", "sha256:other")
-    assert isinstance(run("restore", folder, tmp_path / "out").exception, Refused)
+    monkeypatch.setenv("MILEPOST_CODE", "c0de")
+    refused = run("restore", folder, tmp_path / "out").exception
+    assert isinstance(refused, Refused)
+    way = str(refused.fix).partition("accept it with ")[2].split()
+    assert way == ["--allow", "code", "--allow", "container"], "words of this command line"
     assert not (tmp_path / "out").exists()
-    assert run("restore", folder, tmp_path / "out", "--allow", "container").exit_code == 0
+    assert run("restore", folder, tmp_path / "out", *way).exit_code == 0
 
 
 def test_an_array_name_that_leaves_the_folder(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.files import export_files
-from milepost.checkpoint.legal import Wanted, check_legal, wanted_now
+from milepost.checkpoint.legal import COMMAND, Wanted, check_legal, wanted_now
 from milepost.checkpoint.manifest import Manifest
-from milepost.checkpoint.restore import Found, Lost, find_generation, intact, load
+from milepost.checkpoint.restore import load
+from milepost.checkpoint.search import Found, Lost, find_generation, intact
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.durable import inside, write_json
@@ -35,7 +36,7 @@ def export_generation(
     """
     if target.exists():
         raise DataError("exists already", where=target, fix="name a new folder")
-    wanted = wanted_now(allow, can_redecompose=True)
+    wanted = wanted_now(allow, can_redecompose=True, caller=COMMAND)
     found = _found(store, generation, wanted, remotes, key)
     target.mkdir(parents=True)
     if found.manifest.kind == "files":

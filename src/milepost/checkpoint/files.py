@@ -12,7 +12,7 @@ from typing import Any
 from milepost.checkpoint.environment import current_environment
 from milepost.checkpoint.legal import Wanted
 from milepost.checkpoint.manifest import Manifest, Metrics, Output, check_file_name
-from milepost.checkpoint.restore import Lost, find_generation, intact
+from milepost.checkpoint.search import Lost, find_generation, intact
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.clock import utc_now

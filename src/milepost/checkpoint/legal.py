@@ -9,13 +9,16 @@ from milepost.checkpoint.environment import Environment, current_environment
 from milepost.checkpoint.manifest import Manifest
 from milepost.errors import Refused
 
+CONFIG, LIBRARY, COMMAND = "config", "library", "command"
+"""Who restores: a run, a program that uses the library by itself, or a person."""
 ALLOWABLE = ("container", "gpu_profile", "code")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a restart must match. `allow` lists differences that are accepted; with
-    `can_redecompose` the decomposition is one of them."""
+    `can_redecompose` the decomposition is one of them. `caller` is CONFIG, LIBRARY or COMMAND:
+    where whoever reads a refusal can allow it."""
 
     environment: Environment
     rank: int = 0
@@ -23,6 +26,7 @@ class Wanted:
     allow: tuple[str, ...] = ()
     decomposition_version: int = 1
     can_redecompose: bool = False
+    caller: str = LIBRARY
 
 
 def wanted_now(
@@ -31,11 +35,12 @@ def wanted_now(
     rank_count: int = 1,
     decomposition_version: int = 1,
     can_redecompose: bool = False,
+    caller: str = LIBRARY,
 ) -> Wanted:
     """What a restart in this process must match."""
     environment = current_environment()
     return Wanted(
-        environment, rank, rank_count, tuple(allow), decomposition_version, can_redecompose
+        environment, rank, rank_count, tuple(allow), decomposition_version, can_redecompose, caller
     )
 
 
@@ -63,10 +68,10 @@ def check_legal(manifest: Manifest, wanted: Wanted, where: object) -> None:
     found = differences(manifest, wanted)
     if found:
         names = {text.partition(" ")[0] for text in found}
-        allowable = ", ".join(sorted(names & set(ALLOWABLE)))
+        allowable = sorted(names & set(ALLOWABLE))
         ways = ["restart where it was made"]
         if allowable:
-            ways.append(f"accept it with checkpoint.allow: [{allowable}]")
+            ways.append(f"accept it with {_allowing(allowable, wanted.caller)}")
         if "decomposition" in names:
             ways.append("give Checkpointer(redecompose=…), which makes the state of one rank anew")
         raise Refused(
@@ -74,6 +79,15 @@ def check_legal(manifest: Manifest, wanted: Wanted, where: object) -> None:
             where=where,
             fix=", or ".join(ways),
         )
+
+
+def _allowing(names: Sequence[str], caller: str) -> str:
+    """How the caller accepts these differences."""
+    if caller == COMMAND:
+        return " ".join(f"--allow {name}" for name in names)
+    if caller == CONFIG:
+        return f"checkpoint.allow: [{', '.join(names)}]"
+    return f"Checkpointer(allow={list(names)})"
 
 
 def is_same_cut(manifest: Manifest, wanted: Wanted) -> bool:

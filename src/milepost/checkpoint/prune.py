@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.manifest import Manifest
-from milepost.checkpoint.restore import MAX_RESTORES
 from milepost.checkpoint.retention import Kept, Retention, plan_prune
+from milepost.checkpoint.search import MAX_RESTORES
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.checkpoint.verify import verify_generation

@@ -1,37 +1,25 @@
-"""Find the newest generation that is legal and intact, in scratch, then warm, then cold."""
+"""Read the newest generation that is legal and intact back into arrays."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
 
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.decode import Decoded, read_data_file
-from milepost.checkpoint.legal import Wanted, check_legal, is_same_cut
-from milepost.checkpoint.manifest import Manifest, commit_order
+from milepost.checkpoint.legal import Wanted, is_same_cut
+from milepost.checkpoint.manifest import Manifest
 from milepost.checkpoint.meta import from_json
 from milepost.checkpoint.ranks import Ranks
+from milepost.checkpoint.search import Lost, find_generation, intact
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.stored import Stored, known_blocks
 from milepost.checkpoint.upload import Remote
-from milepost.checkpoint.verify import verify_generation
-from milepost.clock import epoch
-from milepost.errors import DataError, MilepostError, Refused
-
-T = TypeVar("T")
-MAX_RESTORES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Work that is done again: None where an unreadable manifest does not tell."""
-
-    steps: int | None = None
-    seconds: float | None = None
+from milepost.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -58,59 +46,6 @@ class Saved:
 
     def __repr__(self) -> str:
         return f"Saved(step={self.step}, generation={self.generation!r}, tier={self.tier!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """A legal generation that now lies in the store, and what `use` made of it."""
-
-    manifest: Manifest
-    result: T
-    tier: str
-    damages: tuple[str, ...]
-    lost: Lost
-
-
-def find_generation(
-    store: CheckpointStore,
-    wanted: Wanted,
-    use: Callable[[Manifest], T],
-    remotes: Sequence[Remote] = (),
-) -> Found[T] | None:
-    """The newest generation that `use` accepts, fetched into `store` if it was not there.
-
-    `use` reads it and raises DataError when it is damaged. Damage is never repaired and never
-    hidden: it is reported and an older generation is taken. None when there is no generation at
-    all. Errors: Refused when the newest intact one is not legal; DataError when there are
-    generations but none can be used.
-    """
-    search = _Search(store, wanted, remotes)
-    names = search.names()
-    for name in names:
-        for tier in search.places(name):
-            found = search.attempt(name, tier, use)
-            if found is not None:
-                manifest, result = found
-                lost = search.lost(names[0], manifest)
-                return Found(manifest, result, tier, tuple(search.damages), lost)
-    if not names and not search.damages:
-        return None
-    raise DataError(
-        "no generation can be restored:\n  " + "\n  ".join(search.damages),
-        where=store.folder,
-        fix="`milepost ckpt verify` shows the damage; to start afresh, move the folder away",
-    )
-
-
-def intact(store: CheckpointStore, key: UserKey | None = None) -> Callable[[Manifest], None]:
-    """A `use` that reads and digests every byte of the generation and of its bases."""
-
-    def check(manifest: Manifest) -> None:
-        damages = verify_generation(store, manifest.name, key=key)
-        if damages:
-            raise DataError("; ".join(f"{d.where}: {d.what}" for d in damages))
-
-    return check
 
 
 class Parts(Sequence[Saved]):
@@ -254,66 +189,3 @@ def as_saved(manifest: Manifest, decoded: Decoded) -> Saved:
         manifest=manifest,
         known=known_blocks(decoded.index, (manifest.name, *decoded.bases)),
     )
-
-
-class _Search:
-    """Tries generations and remembers what was wrong with them."""
-
-    def __init__(self, store: CheckpointStore, wanted: Wanted, remotes: Sequence[Remote]) -> None:
-        self.store, self.wanted = store, wanted
-        self.remotes = {remote.label: remote for remote in remotes}
-        self.damages: list[str] = []
-        self._here = store.names()
-        self._there = {label: self._list(remote) for label, remote in self.remotes.items()}
-        self._counts = store.restore_counts()
-
-    def names(self) -> list[str]:
-        every = {*self._here, *(name for names in self._there.values() for name in names)}
-        return sorted(every, key=commit_order, reverse=True)
-
-    def places(self, name: str) -> list[str]:
-        if self._counts.get(name, 0) >= MAX_RESTORES:
-            self.damages.append(
-                f"{name}: in quarantine, the application ended badly after each of "
-                f"{self._counts[name]} restores"
-            )
-            return []
-        here = ["scratch"] if name in self._here else []
-        return here + [label for label, names in self._there.items() if name in names]
-
-    def attempt(
-        self, name: str, tier: str, use: Callable[[Manifest], T]
-    ) -> tuple[Manifest, T] | None:
-        """Manifest and result if the generation is usable in that tier, else None and a report."""
-        try:
-            if tier != "scratch":
-                self.remotes[tier].fetch(self.store, name)
-            damages = verify_generation(self.store, name, deep=False)
-            self.damages += [f"{tier}: {damage}" for damage in damages]
-            if damages:
-                return None
-            manifest = self.store.manifest(name)
-            check_legal(manifest, self.wanted, self.store.path(name))
-            return manifest, use(manifest)
-        except Refused:
-            raise
-        except (MilepostError, OSError) as error:
-            self.damages.append(f"{tier}: {name}: {error}")
-            return None
-
-    def lost(self, newest: str, taken: Manifest) -> Lost:
-        """What the newest generation had more than the one taken."""
-        if newest == taken.name:
-            return Lost(0, 0.0)
-        try:
-            manifest = self.store.manifest(newest)
-        except (MilepostError, OSError):
-            return Lost()
-        return Lost(manifest.step - taken.step, epoch(manifest.created) - epoch(taken.created))
-
-    def _list(self, remote: Remote) -> list[str]:
-        try:
-            return remote.generations()
-        except (MilepostError, OSError) as error:
-            self.damages.append(f"{remote.label}: cannot be listed ({error})")
-            return []

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.crypt import load_key
-from milepost.checkpoint.legal import wanted_now
+from milepost.checkpoint.known import known_here, names_there
+from milepost.checkpoint.legal import CONFIG, LIBRARY, wanted_now
 from milepost.checkpoint.metrics import MetricsFile, SaveMetrics
-from milepost.checkpoint.options import Options
+from milepost.checkpoint.options import Options, stated_in_env
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.rekey import finish_rekeys
@@ -87,12 +88,13 @@ class Session:
         self._metrics.tell_saves(self._saves)
         finish_rekeys(self._store)
         self._store.clean()
+        self._store.reserve(known.name for known in known_here(self._store))
         targets = self._targets()
         for target in targets:
             target.remote.tier.clean(target.remote.prefix)
             finish_far(self._store, target.remote)
             there = set(target.remote.generations())
-            self._store.reserve(there)
+            self._store.reserve({*there, *names_there(target.remote)})
             self._there.append(there)
         if targets:
             self._uploader = Uploader(
@@ -139,7 +141,12 @@ class Session:
         options = self._options
         ranks, cut = self._ranks, self._cut
         wanted = wanted_now(
-            options.allow, ranks.rank, ranks.size, cut.version, cut.redecompose is not None
+            options.allow,
+            ranks.rank,
+            ranks.size,
+            cut.version,
+            cut.redecompose is not None,
+            LIBRARY if stated_in_env() is None else CONFIG,
         )
         saved = restore_together(
             self._store, wanted, ranks, self._remotes, self._key, cut.redecompose

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from milepost.checkpoint.known import Notes
 from milepost.checkpoint.metrics import UploadMetrics
 from milepost.checkpoint.prune import prune_remote
 from milepost.checkpoint.retention import Retention
@@ -20,6 +21,9 @@ from milepost.clock import epoch
 from milepost.errors import StorageError
 from milepost.model import FileProof
 from milepost.tiers.retry import retries_of
+
+_NOTE_S = 5.0
+"""For the end of a note of the last commit, when all else is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Uploader:
         self._condition, self._telling = threading.Condition(), threading.Lock()
         self._sending: _Offer | None = None
         self._is_closed = False
+        self._notes = Notes([target.remote for target in targets])
         self._sent_count = self._sent_bytes = self._overtaken_count = self._failure_count = 0
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="milepost-upload", daemon=True)
@@ -84,6 +89,7 @@ class Uploader:
     def offer(self, generation: str) -> None:
         """Send `generation` as soon as the one under way is done."""
         manifest = self._store.manifest(generation)
+        self._notes.tell(manifest)
         created_s = epoch(manifest.created)
         offer = _Offer(generation, manifest.size_bytes, self._clock(), created_s)
         with self._condition:
@@ -119,6 +125,7 @@ class Uploader:
     def close(self, timeout_s: float | None = None) -> None:
         """Finish what was offered; a failure, or a time that is over, is a StorageError."""
         is_done = self.wait(timeout_s)
+        self._notes.close(_NOTE_S)
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()

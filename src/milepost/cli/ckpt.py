@@ -131,8 +131,13 @@ def restore(
 
     remotes = _remotes(warm, cold)
     found = export_generation(_store(folder), target, generation, allow, remotes, key)
-    text = f"step {found['step']} of {found['generation']} ({found['tier']}) is in {target}"
-    _emit(found, as_json, "\n".join([text, *found["damages"]]))
+    lines = [f"step {found['step']} of {found['generation']} ({found['tier']}) is in {target}"]
+    lines += [f"passed over {damage}" for damage in found["damages"]]
+    if found["damages"]:
+        steps, seconds = found["lost"]["steps"], found["lost"]["seconds"]
+        lost_s = "n/a" if seconds is None else f"{seconds:.1f}"
+        lines.append(f"lost {'n/a' if steps is None else steps} steps, {lost_s} s of work")
+    _emit(found, as_json, "\n".join(lines))
 
 
 @command.command()
