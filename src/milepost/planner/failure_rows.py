@@ -21,10 +21,10 @@ def failure_rows(history: History, hazard: Hazard) -> Rows:
 
 
 def _exposure_rows(source: Source) -> Rows:
-    """What a source was asked and counted; one row with no value where it had nothing to say."""
+    """What a source was asked and counted; one row where that is nothing, or was not heard."""
     name, seen = source.name, source.tally
     if not seen.executions:
-        return [_row(f"{name}_executions", None, "", source.said)]
+        return [_row(f"{name}_executions", 0 if source.is_heard else None, "", source.said)]
     rows = [
         _row(f"{name}_executions", seen.executions, "", source.said),
         _row(f"{name}_node_h", seen.node_s / 3600.0, "node h", source.said),

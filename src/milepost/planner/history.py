@@ -52,13 +52,15 @@ class Tally:
 class Source:
     """Where executions come from; `said` tells what was asked, or why nobody answered.
 
-    `spans` are empty where only the sums were kept.
+    `spans` are empty where only the sums were kept. Nothing follows from a source that was not
+    heard: then nothing was counted.
     """
 
     name: str
     said: str
     tally: Tally = field(default_factory=Tally)
     spans: tuple[Span, ...] = ()
+    is_heard: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def read_history(
     places = {span.place for span in preempted}
     return History(
         (
-            Source("accounting", _said(jobs, window_days), tally(others, places), others),
+            Source("accounting", _said(jobs, window_days), tally(others, places), others, is_heard),
             Source("attempts", "attempts of this run", tally(own_spans, places), own_spans),
         ),
         window_days,

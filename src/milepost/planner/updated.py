@@ -8,7 +8,7 @@ and one that is not, later.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from milepost.planner.forecast import Forecast
@@ -17,6 +17,7 @@ from milepost.planner.mtbf import Mtbf, estimate, estimate_preemption
 from milepost.planner.preemption import effective_mtbf
 
 Json = Mapping[str, Any]
+_SUMS = tuple(one.name for one in fields(Tally))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ def mtbf_record(history: History, found: Forecast, stated_h: float | None) -> di
 
 
 def _source_record(source: Source) -> Json:
+    """Null, not 0, where nobody answered."""
+    if not source.is_heard:
+        return {"name": source.name, "said": source.said, **dict.fromkeys(_SUMS)}
     sums = asdict(source.tally)
     sums["failures"] = {str(size): count for size, count in source.tally.failures.items()}
     return {"name": source.name, "said": source.said, **sums}
@@ -98,7 +102,7 @@ def _all_preemptible(own: Source) -> Source:
 def _without_run(block: Json | None) -> Iterable[Source]:
     """What the plan knew besides the run's own attempts, which are counted anew."""
     for one in (block or {}).get("sources", ()):
-        if one["name"] != "attempts":
-            sums = {key: one[key] for key in Tally.__dataclass_fields__}
+        if one["name"] != "attempts" and one["executions"]:
+            sums = {key: one[key] for key in _SUMS}
             sums["failures"] = {int(size): count for size, count in one["failures"].items()}
             yield Source(one["name"], one["said"], Tally(**sums))
