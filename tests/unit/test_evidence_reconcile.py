@@ -220,3 +220,23 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads(CliRunner().invoke(command, ["sweep", "--json"]).stdout)
     assert told["counts"] == {"DONE": 1, "SUSPECT": 1}
     assert isinstance(CliRunner().invoke(command, ["sweep", "--strict"]).exception, Suspect)
+
+
+def test_a_contract_of_an_older_milepost_lacks_newer_keys(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    contract = json.loads(folder.paths.frozen_contract.read_text(encoding="utf-8"))
+    del contract["accepted"]["checkpoint"]["signal"]
+    folder.paths.frozen_contract.write_text(json.dumps(contract), encoding="utf-8")
+    run = gather(folder.paths)
+    assert run.spec is not None and run.spec.checkpoint.signal == "URG"
+    assert {v.verdict for v in reconcile(run)} == {Verdict.DONE}
+
+
+def test_a_contract_whose_keys_are_damaged_is_named(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    for path in (folder.paths.frozen_contract, folder.paths.contract):
+        if path.exists():
+            path.write_text(path.read_text().replace('"signal"', '"sigmal"'), encoding="utf-8")
+    run = gather(folder.paths)
+    assert run.spec is None
+    assert any("checkpoint.sigmal: unknown key; did you mean signal?" in n for n in run.notes)

@@ -13,6 +13,7 @@ from typing import Any
 
 from milepost.config.build import build_run
 from milepost.config.plain import json_digest, merge
+from milepost.config.schema import config_schema, fill_defaults, schema_problems
 from milepost.config.spec import RunSpec
 from milepost.durable import read_json
 from milepost.errors import DataError
@@ -75,18 +76,40 @@ _RESTORE = "restore the file from a backup or its published copy, or take a new 
 
 
 def parse_contract(data: Mapping[str, Any]) -> Contract:
-    """The contract in `data`."""
+    """The contract in `data`; DataError when it is damaged where no digest tells."""
+    try:
+        return _parse(data)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"the contract is damaged ({error!r})", fix=_RESTORE) from error
+
+
+def _parse(data: Mapping[str, Any]) -> Contract:
     frozen = {key: value for key, value in data["frozen"].items() if key != ADAPTER_DIGEST}
     return Contract(
         run=data["run"],
         digest=data["digest"],
-        spec=build_run(data["run"], merge(data["accepted"], frozen)),
+        spec=_spec(data["run"], merge(data["accepted"], frozen)),
         inputs=tuple(FileProof(i["path"], i["bytes"], i["digest"]) for i in data["inputs"]),
         table=data["table"],
         versions=data["versions"],
         created=data["created"],
         data=data,
     )
+
+
+def _spec(run: str, keys: dict[str, Any]) -> RunSpec:
+    """The run of a contract; keys that it lacks, since an older milepost wrote it, have their
+    defaults."""
+    try:
+        return build_run(run, keys)
+    except KeyError:
+        schema = config_schema()["properties"]["runs"]["additionalProperties"]
+        filled = fill_defaults(schema, keys)
+        own = {key: value for key, value in filled.items() if key != "tiers"}
+        problems = schema_problems(schema, own)
+        if problems:
+            raise ValueError("; ".join(map(str, problems))) from None
+        return build_run(run, filled)
 
 
 def contract_digest(frozen: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> str:

@@ -30,6 +30,7 @@ from milepost.evidence.words import plural
 from milepost.lease import Holder, read_holder
 from milepost.model import WorkKind
 from milepost.paths import RunPaths
+from milepost.shardtable import Place, read_places
 
 PARALLEL_BYTES = 16 << 20
 """Journals of less than this together are read by one process."""
@@ -58,13 +59,15 @@ def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
             notes.append("no whole shard table is left: only tasks that a journal names are known")
             table = {name: sorted(one.keys()) for name, one in seen.items()}
         shards = tuple(_shards(paths, table, seen, path is not None))
+    plan = _first_json((paths.plan,), notes)
     return RunEvidence(
         paths=paths,
         spec=spec,
         contract=contract,
         submission=submission,
         smoke=_first_json((paths.smoke,), notes),
-        plan=_first_json((paths.plan,), notes),
+        plan=plan,
+        places=_places(path, plan, submission),
         table=path,
         shards=shards,
         deep=deep,
@@ -77,7 +80,9 @@ def _contract(paths: RunPaths, notes: list[str]) -> Mapping[str, Any] | None:
     for path in (paths.frozen_contract, paths.contract):
         if path.exists():
             try:
-                return read_contract(path)
+                contract = read_contract(path)
+                parse_contract(contract)
+                return contract
             except (DataError, OSError) as error:
                 notes.append(str(error))
     notes.append("there is no contract: what was expected is not known")
@@ -128,6 +133,18 @@ def _table(
             return path, table
         notes.append(f"{path} has {count} tasks, {wanted} were submitted")
     return None, {}
+
+
+def _places(
+    table: Path | None, plan: Mapping[str, Any] | None, submission: Mapping[str, Any] | None
+) -> Mapping[str, Place]:
+    """Where each shard is; not read when all of them are in one place."""
+    records = [
+        *((plan or {}).get("placement") or ()),
+        *((submission or {}).get("placements") or ()),
+    ]
+    known = {(one.get("profile"), one.get("mode")) for one in records}
+    return {} if table is None or len(known) < 2 else read_places(table)
 
 
 def _orders(paths: RunPaths, table: Mapping[str, list[str]], spec: Any, deep: bool) -> list[Look]:
