@@ -94,7 +94,13 @@ def draw(plan: Mapping[str, Any]) -> Chart | None:
 
 def _curve(known: Mapping[str, Any], mtbf_s: float) -> Callable[[float], float]:
     rest = (known["restore_s"], known["downtime_s"], known["durable_lag_s"])
-    return lambda interval_s: exact_overhead(interval_s, known["t_ckpt_s"], mtbf_s, *rest)
+    factor = 1.0 + float(known.get("extra_fraction", 0.0))
+
+    def overhead(interval_s: float) -> float:
+        plain = exact_overhead(interval_s, known["t_ckpt_s"], mtbf_s, *rest)
+        return (1.0 + plain) * factor - 1.0
+
+    return overhead
 
 
 def _marks(plan: Mapping[str, Any], curve: Callable[[float], float]) -> tuple[Mark, ...]:

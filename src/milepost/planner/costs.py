@@ -35,6 +35,7 @@ def overhead_block(choice: Choice) -> dict[str, Any]:
         "restore_s": found.restore_s,
         "downtime_s": found.downtime_s,
         "durable_lag_s": found.lag_s,
+        "extra_fraction": found.extra,
         "mtbf_s": found.hazard.value_s,
         "mtbf_low_s": found.hazard.low_s,
         "mtbf_high_s": found.hazard.high_s,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from milepost.config.spec import RunSpec
 from milepost.model import WorkKind
 from milepost.planner import mtbf as mtbf_of
+from milepost.planner.expected import Conditions
 from milepost.planner.history import History
 from milepost.planner.interval import Interval, choose_interval
 from milepost.planner.machine import Machine
@@ -52,7 +54,9 @@ class Forecast:
 
     `unit_s` is the useful work between two durable points and `t_ckpt_s` what one point costs
     (0 in batch and stages: a finished task or stage is durable by itself). `fraction` and
-    `textbook` are extra seconds per useful second.
+    `textbook` are extra seconds per useful second; `extra` is the part of it that does not hang on
+    the interval: preemptions that lose no work and ends of allocations,
+    1 + fraction = (1 + exact overhead) (1 + extra).
     """
 
     machine: Machine
@@ -66,12 +70,7 @@ class Forecast:
     work_s: float | None
     fraction: float | None
     textbook: float | None
-
-    def overhead_at(self, interval_s: float, mtbf_s: float) -> float:
-        """Exact overhead fraction at another interval and MTBF."""
-        return exact_overhead(
-            interval_s, self.t_ckpt_s or 0.0, mtbf_s, self.restore_s, self.downtime_s, self.lag_s
-        )
+    extra: float = 0.0
 
 
 def forecast(
@@ -86,10 +85,14 @@ def forecast(
     unit_s, cost_s = _durable_unit(spec, measured, machine, t_ckpt, interval)
     restore_s = _restore(measured, spec.work.kind, t_ckpt)
     lag_s = max(0.0, (measured.durable_s or 0.0) - (cost_s or 0.0)) if cost_s else 0.0
-    fraction = textbook = None
+    fraction, textbook, extra = None, None, 0.0
     if unit_s and cost_s is not None:
         args = (unit_s, cost_s, hazard.value_s, restore_s, DEFAULT_DOWNTIME_S, lag_s)
-        fraction = exact_overhead(*args)
+        plain = exact_overhead(*args)
+        left_s = _left(spec, measured, machine, t_ckpt, restore_s + lag_s, useful_s)
+        meets = _conditions(hazard, machine, t_ckpt, measured.step_s, left_s, args)
+        fraction = meets.overhead(unit_s)
+        extra = 0.0 if math.isinf(fraction) else (1.0 + fraction) / (1.0 + plain) - 1.0
         textbook = textbook_overhead(cost_s, unit_s, hazard.value_s)
     return Forecast(
         machine=machine,
@@ -103,7 +106,50 @@ def forecast(
         work_s=useful_s,
         fraction=fraction,
         textbook=textbook,
+        extra=extra,
     )
+
+
+def _conditions(
+    hazard: Hazard,
+    machine: Machine,
+    t_ckpt: Spread | None,
+    step_s: float | None,
+    left_s: float | None,
+    args: tuple[float, float, float, float, float, float],
+) -> Conditions:
+    """What the formulas need to know; nothing is forced where no checkpoint was measured."""
+    _, cost_s, _, restore_s, downtime_s, lag_s = args
+    return Conditions(
+        t_ckpt_s=cost_s,
+        mtbf_s=hazard.failures.value_s,
+        restore_s=restore_s,
+        downtime_s=downtime_s,
+        lag_s=lag_s,
+        requeue_s=DEFAULT_DOWNTIME_S,
+        left_s=left_s,
+        preempt_mtbf_s=hazard.preempt_mtbf_s,
+        notice_s=0.0 if t_ckpt is None else machine.notice_s or 0.0,
+        step_s=step_s or 0.0,
+        forced_median_s=0.0 if t_ckpt is None else t_ckpt.median_s,
+        forced_p95_s=0.0 if t_ckpt is None else t_ckpt.p95_s,
+    )
+
+
+def _left(
+    spec: RunSpec,
+    measured: Measured,
+    machine: Machine,
+    t_ckpt: Spread | None,
+    before_s: float,
+    work_s: float | None,
+) -> float | None:
+    """Seconds of an allocation for work and checkpoints; None when the work fits into one."""
+    if spec.work.kind is not WorkKind.RESUMABLE or t_ckpt is None or work_s is None:
+        return None
+    margin_s = end_margin(t_ckpt.p95_s, measured.step_s) - t_ckpt.median_s
+    left_s = longest_allocation(spec, machine) - margin_s - before_s
+    return None if work_s <= left_s or left_s <= t_ckpt.median_s else left_s
 
 
 def longest_allocation(spec: RunSpec, machine: Machine) -> float:

@@ -1,0 +1,129 @@
+"""What a plan foretells, against the simulation of the same plan: within three per cent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from milepost.config.spec import PlannerSpec, Resources, RunSpec, WorkSpec
+from milepost.model import WorkKind
+from milepost.planner.chart import draw
+from milepost.planner.expected import Conditions
+from milepost.planner.make import make_plan
+from milepost.planner.simulate import simulate
+from milepost.planner.simulation.failures import Exponential
+from milepost.planner.simulation.outcome import estimate
+from milepost.planner.simulation.setting import changed, setting_of
+from milepost.planner.theory import exact_interval, exact_overhead
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
+
+HOUR = 3600.0
+LONG = 400.0
+"""Times the work of a shard: so long that its beginning and end do not count."""
+
+
+def planned(
+    mode: str, runtime_h: float, work_h: float, notice_s: float = 30.0, **measured: Any
+) -> dict[str, Any]:
+    spec = RunSpec(
+        "flow",
+        WorkSpec(WorkKind.RESUMABLE, "members.csv", command="solve {case}"),
+        resources=Resources(cpus=4, gpus=1, runtime_s=int(runtime_h * HOUR)),
+        planner=PlannerSpec(mode=mode, mtbf_h=24.0),  # type: ignore[arg-type]
+    )
+    smoke = {
+        "contract_digest": "sha256:aa",
+        "passed": True,
+        "slice": {"tasks": 1, "set": {}},
+        "measured": {
+            "task_s": {"median": work_h * HOUR, "p95": work_h * HOUR, "n": 1},
+            "t_ckpt_s": {"median": 20.0, "p95": 45.0, "n": 5},
+            "durable_s": 30.0,
+            "restore_s": 40.0,
+            "step_s": 0.5,
+        }
+        | measured,
+    }
+    modes = {
+        "on-demand": {"price_per_h": 2.0},
+        "interruptible": {"price_per_h": 1.0, "preempt_mtbf_h": 3.0, "notice_s": notice_s},
+    }
+    profiles = {
+        "schema": 1,
+        "currency": "EUR",
+        "utilisation": 1.0,
+        "storage": {"price_per_gb_month": 0},
+        "profiles": {"gpu": {"vram_gb": 24, "modes": modes}},
+    }
+    return make_plan(spec, smoke, 4, profiles=profiles)
+
+
+@pytest.mark.parametrize(
+    ("mode", "runtime_h", "work_h", "notice_s"),
+    [
+        ("on-demand", 48.0, 10.0, 0.0),
+        ("on-demand", 2.0, 10.0, 0.0),
+        ("on-demand", 0.5, 10.0, 0.0),
+        ("interruptible", 48.0, 10.0, 30.0),
+        ("interruptible", 48.0, 10.0, 120.0),
+        ("interruptible", 48.0, 10.0, 5.0),
+        ("interruptible", 2.0, 10.0, 120.0),
+    ],
+)
+def test_a_plan_foretells_what_the_simulation_comes_to(
+    mode: str, runtime_h: float, work_h: float, notice_s: float
+) -> None:
+    plan = planned(mode, runtime_h, work_h, notice_s)
+    assert plan["mode"] == mode
+    setting = setting_of(plan)
+    is_limited = runtime_h < work_h
+    long = changed(setting, {"work_s": LONG * setting.work_s})
+    if not is_limited:
+        long = replace(long, walltime_s=None)
+    title, _, policy = long.policy("plan")
+    assert title == "as planned"
+    runs = simulate(long.job(), Exponential(setting.mtbf_s), policy, 300)
+    found = estimate(runs.overhead, 0.999)
+    assert plan["overhead"]["fraction"] == pytest.approx(found.mean, rel=0.03)
+    # A preemption also begins a new allocation: first order where there are both.
+    slack = 0.03 if is_limited and mode == "interruptible" else 0.01
+    low, high = found.low * (1 - slack), found.high * (1 + slack)
+    assert low <= plan["overhead"]["fraction"] <= high
+    assert long.predict(setting.interval_s) == pytest.approx(plan["overhead"]["fraction"], rel=0.01)
+
+
+def test_the_page_draws_the_plans_own_overhead() -> None:
+    plan = planned("interruptible", 2.0, 10.0)
+    assert plan["overhead"]["extra_fraction"] > 0.01
+    chart = draw(plan)
+    assert chart is not None
+    chosen = next(mark for mark in chart.marks if mark.kind == "chosen")
+    assert chosen.overhead == pytest.approx(plan["overhead"]["fraction"], rel=1e-4)
+
+
+def test_nothing_extra_without_preemption_and_walltime() -> None:
+    plan = planned("on-demand", 48.0, 10.0)
+    assert plan["overhead"]["extra_fraction"] == 0.0
+
+
+def test_conditions_come_down_to_the_plain_formula() -> None:
+    plain = Conditions(20.0, 24 * HOUR, 40.0, 60.0, 10.0)
+    assert plain.best_interval_s == exact_interval(20.0, 24 * HOUR)
+    assert plain.overhead(900.0) == exact_overhead(900.0, 20.0, 24 * HOUR, 40.0, 60.0, 10.0)
+    rare = replace(plain, preempt_mtbf_s=1e12, notice_s=60.0, forced_median_s=20.0)
+    assert rare.overhead(900.0) == pytest.approx(plain.overhead(900.0))
+    assert rare.saved_chance == 1.0
+    wide = replace(plain, left_s=2000 * 920.0, requeue_s=60.0)
+    assert wide.overhead(900.0) == pytest.approx(plain.overhead(900.0), rel=0.01)
+
+
+def test_preemptions_cost_time_also_when_they_lose_nothing() -> None:
+    calm = Conditions(20.0, 24 * HOUR, 40.0, 60.0, requeue_s=300.0)
+    often = replace(calm, preempt_mtbf_s=HOUR, notice_s=120.0, forced_median_s=20.0)
+    extra = (1 + often.overhead(900.0)) / (1 + calm.overhead(900.0)) - 1
+    assert extra == pytest.approx((20 + 300 + 40 - 10) / HOUR, rel=0.01)
+    assert math.isinf(replace(often, mtbf_s=1.0).overhead(1e6))
