@@ -124,7 +124,7 @@ class Pattern:
     """Which lines of which logs a signature is for; the keys of failures.yaml."""
 
     words: tuple[str, ...] = ()
-    regexes: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    regexes: tuple[tuple[str, str], ...] = ()
     """Patterns of lines, each behind a plain text without which it cannot fit."""
     regex: re.Pattern[str] | None = None
     numbers: re.Pattern[str] | None = None
@@ -145,8 +145,8 @@ class Pattern:
             word for group, word in self.keyed if (not group or group in groups) and word in text
         ]
         possible = [
-            (word, regex)
-            for word, regex in self.regexes
+            (word, line_pattern)
+            for word, line_pattern in self.regexes
             if word[:_GROUP] in groups and word in text
         ]
         numbers = self.numbers is not None and any(log.holds(word) for word in _NUMBERED)
@@ -157,7 +157,8 @@ class Pattern:
         if self.unless and any(log.holds(word) for word in self.unless):
             return []
         found = {n for word in present for n, line in log.holding(word) if self._fits(line)}
-        for word, regex in possible:
+        for word, line_pattern in possible:
+            regex = _compiled(line_pattern)
             found |= {
                 n
                 for n, line in log.holding(word)
@@ -233,6 +234,7 @@ def load_signatures(extra: Sequence[Mapping[str, Any]] = ()) -> Signatures:
         return known
     own = tuple(_signature(row, f"signatures[{n}]") for n, row in enumerate(extra))
     for signature in own:
+        _compile_all(signature)
         if signature.pattern.is_empty:
             raise ConfigError(
                 "a signature needs `words`, `lines`, `errno` or `signal`",
@@ -240,6 +242,16 @@ def load_signatures(extra: Sequence[Mapping[str, Any]] = ()) -> Signatures:
                 fix="name words (lower case) that its line holds",
             )
     return Signatures(own + known.logs, known.ends, known.harmless)
+
+
+def _compile_all(signature: Signature) -> None:
+    for _, line in signature.pattern.regexes:
+        try:
+            _compiled(line)
+        except re.error as error:
+            raise ConfigError(
+                f"not a regular expression: {error}", where=signature.name, fix=f"mend {line!r}"
+            ) from error
 
 
 @cache
@@ -287,7 +299,8 @@ def _signature(row: Mapping[str, Any], where: str) -> Signature:
 def _pattern(row: Mapping[str, Any], where: str) -> Pattern:
     try:
         regex = re.compile(row["pattern"], re.IGNORECASE) if "pattern" in row else None
-        regexes = tuple(pair for line in row.get("lines", ()) for pair in _line(str(line)))
+        lines = [str(line) for line in row.get("lines", ())]
+        regexes = tuple((text, line) for line in lines for text in literals_of(line))
     except (re.error, ValueError) as error:
         raise ConfigError(f"not a regular expression: {error}", where=where) from error
     words = _words(row, "words")
@@ -303,10 +316,10 @@ def _pattern(row: Mapping[str, Any], where: str) -> Pattern:
     )
 
 
-def _line(pattern: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    regex = re.compile(pattern, re.IGNORECASE)
-    for literal in literals_of(pattern):
-        yield literal, regex
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when a log holds its plain text: most of a thousand are never needed."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def _words(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
