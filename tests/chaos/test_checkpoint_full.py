@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.disks import SmallDisks, disks  # noqa: F401 - a fixture
+from helpers.loop_disk import btrfs, limited, set_limit
 from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.verify import verify_generation
@@ -164,3 +165,24 @@ def test_a_real_disk_that_lacks_any_number_of_pages(
         store = CheckpointStore(folder)
         assert all(not verify_generation(store, one) for one in store.generations())
     assert 5 < failed < len(steps), "both ends were met"
+
+
+def test_a_real_quota_that_is_used_up(tmp_path: Path) -> None:
+    with btrfs(tmp_path) as disk:
+        folder = limited(disk, "mine", 24 << 20)
+        save(folder / "ckpt", 0, delta=False)
+        step = 1
+        while True:
+            before, name = newest(folder / "ckpt")
+            (folder / f"ballast{step}").write_bytes(os.urandom(3 << 20))
+            try:
+                save(folder / "ckpt", step, delta=False)
+            except StorageError as error:
+                assert "is over quota" in error.what
+                break
+            step += 1
+            assert step < 12, "the quota is met"
+        set_limit(folder, 64 << 20)
+        assert newest(folder / "ckpt") == (before, name), "the one before stands"
+        save(folder / "ckpt", step, delta=False)
+        assert newest(folder / "ckpt")[0] == step, "with a larger quota it goes on"

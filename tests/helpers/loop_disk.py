@@ -1,4 +1,4 @@
-"""An ext4 file system in an image on a loop device, and copies of it as a power cut leaves them."""
+"""File systems in an image on a loop device: ext4, with copies as a power cut leaves them; btrfs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers.disks import call
+from helpers.packages import have
 
 _COMPLETED_WRITES = 4  # field of /sys/block/*/stat
 
@@ -67,6 +68,31 @@ def mounted(image: Path, folder: Path) -> Iterator[Path]:
     finally:
         if call("umount", str(folder)).returncode != 0:
             call("umount", "--lazy", str(folder))
+
+
+@contextlib.contextmanager
+def btrfs(root: Path, size_bytes: int = 160 << 20) -> Iterator[Path]:
+    """A mounted btrfs, which shares blocks between files and has quotas."""
+    have("mkfs.btrfs", "btrfs-progs")
+    image = root / "btrfs.img"
+    with image.open("wb") as stream:
+        stream.truncate(size_bytes)
+    _must("mkfs.btrfs", "-q", "-f", str(image))
+    with mounted(image, root / "btrfs") as folder:
+        yield folder
+
+
+def limited(disk: Path, name: str, size_bytes: int) -> Path:
+    """A folder of a btrfs that may hold so much and no more, whoever writes."""
+    folder = disk / name
+    _must("btrfs", "quota", "enable", str(disk))
+    _must("btrfs", "subvolume", "create", str(folder))
+    set_limit(folder, size_bytes)
+    return folder
+
+
+def set_limit(folder: Path, size_bytes: int) -> None:
+    _must("btrfs", "qgroup", "limit", str(size_bytes), str(folder))
 
 
 def _must(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""Generations of files that an application wrote itself: copied in, verified, copied out."""
+"""Generations of files that an application wrote itself: captured, verified, copied out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from milepost.checkpoint.capture import AUTO, check_way, copy, take
 from milepost.checkpoint.environment import current_environment
 from milepost.checkpoint.legal import Wanted
 from milepost.checkpoint.manifest import Manifest, Metrics, Output, check_file_name
@@ -16,11 +17,9 @@ from milepost.checkpoint.search import Lost, find_generation, intact
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.clock import utc_now
-from milepost.durable import fsync_directory, new_hasher, storage_errors
+from milepost.durable import fsync_directory, storage_errors
 from milepost.errors import DataError
 from milepost.model import FileProof
-
-_COPY_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +42,22 @@ def commit_files(
     solver: Mapping[str, Any] | None = None,
     outputs: Sequence[Output] = (),
     control: Mapping[str, Any] | None = None,
+    capture: str = AUTO,
     fence: Callable[[], None] = lambda: None,
 ) -> Manifest:
     """Commit `files` (name in the generation -> path) as one generation; returns its manifest.
 
-    The files are copied, digested and made durable; they must not change meanwhile, which is
-    checked. Errors: DataError for a file that is empty, a link, or changed under the copy;
+    The files are captured as `capture` says (`take` has the ways), digested and made durable; they
+    must not change meanwhile, which is checked. Errors: DataError for a file that is empty, a link, or changed under the copy;
     StorageError; what `fence` raises.
     """
     start = time.monotonic()
+    check_way(capture)
     fence()
     draft = store.begin()
     try:
         proofs = tuple(
-            _copy_in(path, draft.path(name), name) for name, path in sorted(files.items())
+            _capture(path, draft.path(name), name, capture) for name, path in sorted(files.items())
         )
         size = sum(proof.size_bytes for proof in proofs)
         manifest = Manifest(
@@ -107,14 +108,14 @@ def export_files(store: CheckpointStore, manifest: Manifest, target: Path) -> No
         temporary = place.with_name(f".{place.name}.restoring")
         with storage_errors(place):
             temporary.unlink(missing_ok=True)
-            copied = _copy(source, temporary, proof.path, proof.digest.partition(":")[0])
+            copied = copy(source, temporary, proof.path, proof.digest.partition(":")[0])
             if copied != proof:
                 temporary.unlink()
                 raise DataError("its digest differs from the manifest", where=source)
             os.replace(temporary, place)
 
 
-def _copy_in(source: Path, target: Path, name: str) -> FileProof:
+def _capture(source: Path, target: Path, name: str, way: str) -> FileProof:
     before = source.lstat()
     if source.is_symlink() or before.st_size == 0:
         kind = "is a link" if source.is_symlink() else "is empty"
@@ -125,27 +126,13 @@ def _copy_in(source: Path, target: Path, name: str) -> FileProof:
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with storage_errors(target):
-        proof = _copy(source, target, name, "blake3")
+        proof, _ = take(source, target, name, way)
         fsync_directory(target.parent)
     after = source.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise DataError(
-            "changed while it was copied",
+            "changed while it was captured",
             where=source,
             fix="commit it when the application has closed it",
         )
     return proof
-
-
-def _copy(source: Path, target: Path, name: str, algorithm: str) -> FileProof:
-    """Copy durably and digest on the way."""
-    hasher, size = new_hasher(algorithm), 0
-    with source.open("rb", buffering=0) as reader, target.open("xb", buffering=0) as writer:
-        while block := reader.read(_COPY_BYTES):
-            hasher.update(block)
-            size += len(block)
-            view = memoryview(block)
-            while view:
-                view = view[writer.write(view) :]
-        os.fsync(writer.fileno())
-    return FileProof(name, size, f"{algorithm}:{hasher.hexdigest()}")

@@ -112,6 +112,8 @@ def main() -> None:
         code = 130
     except MilepostError as error:
         print(f"milepost: {error}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(f"  note: {note}", file=sys.stderr)
         code = error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
