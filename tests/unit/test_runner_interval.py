@@ -13,8 +13,10 @@ from milepost.clock import iso
 from milepost.config.spec import CheckpointSpec
 from milepost.durable import write_json
 from milepost.lease import boot_id
+from milepost.model import Shard, Task
 from milepost.paths import RunPaths
 from milepost.runner.interval import Cost, plan_interval, read_cost
+from milepost.shardtable import write_shards
 
 HOUR = 3600.0
 NOW = 1772359200.0
@@ -67,19 +69,38 @@ def test_what_checkpoints_cost_here_counts_more_than_the_smoke_test(tmp_path: Pa
     assert found.interval_s == pytest.approx(optimal_interval_s(8.0, 24 * HOUR))
 
 
-@pytest.mark.parametrize("where", ["mode", "placement"])
-def test_it_is_never_longer_than_120_seconds_in_interruptible_mode(
-    tmp_path: Path, where: str
-) -> None:
-    mode: dict[str, Any] = {"mode": "interruptible"}
-    if where == "placement":
-        mode = {"mode": "on-demand", "placement": [{"mode": "interruptible"}]}
-    paths = run(tmp_path, mtbf=believed(2400.0), overhead={"t_ckpt_s": 20.0}, **mode)
+def test_it_is_never_longer_than_120_seconds_in_interruptible_mode(tmp_path: Path) -> None:
+    block = {"mtbf": believed(2400.0), "overhead": {"t_ckpt_s": 20.0}}
+    paths = run(tmp_path, mode="interruptible", **block)
     for cost in (Cost(), Cost(blocked_s=20.0)):
         found = plan_interval(AUTO, paths, "0001", cost)
         assert (found.interval_s, found.most_s) == (120.0, 120.0)
     stated = plan_interval(CheckpointSpec(interval_s=500.0), paths, "0001", Cost())
     assert stated.interval_s == 120.0
+
+
+def test_each_shard_has_the_interval_and_mode_of_its_place(tmp_path: Path) -> None:
+    steady = {"profile": "a", "mode": "on-demand", "interval_s": 900.0, "mtbf_s": 9 * HOUR}
+    spot = {"profile": "b", "mode": "interruptible", "interval_s": 77.0, "mtbf_s": 2 * HOUR}
+    spot["believed"] = {"stated_h": 2.0, "is_interruptible": True}
+    paths = run(
+        tmp_path,
+        mode="on-demand",
+        placement=[steady, spot],
+        mtbf=believed(9.0),
+        overhead={"t_ckpt_s": 20.0, "mtbf_s": 9 * HOUR},
+    )
+    task = Task("0123456789abcdef", {"n": "1"}, 2)
+    shards = [
+        Shard("0001", (task,), "a", "on-demand"),
+        Shard("0002", (task,), "b", "interruptible"),
+    ]
+    write_shards(paths.frozen_shards, shards)
+    first, second = (plan_interval(AUTO, paths, name, Cost()) for name in ("0001", "0002"))
+    assert (first.interval_s, first.most_s) == (900.0, None)
+    assert first.mtbf_s == pytest.approx(9 * HOUR)
+    assert (second.interval_s, second.most_s) == (77.0, 120.0)
+    assert second.mtbf_s == pytest.approx(2 * HOUR)
 
 
 def test_never_more_often_than_a_checkpoint_becomes_durable(tmp_path: Path) -> None:

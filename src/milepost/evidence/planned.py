@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milepost.evidence.account import Account, shard_wall_s
-from milepost.evidence.shard_accounts import cost_of
+from milepost.evidence.shard_accounts import cost_of, plan_at, running_cost
 from milepost.evidence.types import RunEvidence
 from milepost.evidence.words import duration
 from milepost.model import WorkKind
@@ -36,7 +36,7 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
             duration(account.durable_s),
         ),
         ("core hours lost", "n/a", "n/a" if lost is None else f"{lost:.4g}"),
-        ("cost", _money(run, (plan.get("cost") or {}).get("total")), price(run, account)),
+        ("cost", _money(run, running_cost(plan)), price(run, account)),
     ]
 
 
@@ -62,4 +62,11 @@ def observed_cost(run: RunEvidence, account: Account) -> float | None:
     """What all allocations cost at the price of the plan; n/a without one."""
     if account.allocated_core_s is None or run.spec is None:
         return None
-    return cost_of(run, account.allocated_core_s / run.spec.resources.cpus)
+    if not run.places:
+        return cost_of(run.plan or {}, account.allocated_core_s / run.spec.resources.cpus)
+    costs = [
+        cost_of(plan_at(run, shard.name), wall_s)
+        for shard in run.shards
+        if (wall_s := shard_wall_s(shard)) is not None
+    ]
+    return None if None in costs else sum(cost or 0.0 for cost in costs)

@@ -43,7 +43,8 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class ShardAccount:
-    """A shard's ledgers. `currency` is that of the plan's price."""
+    """A shard's ledgers. `currency` is that of the plan's price; `profile` and `mode` say where
+    the shard was, None where the plan knows one place only."""
 
     shard: str
     attempts: int
@@ -51,6 +52,8 @@ class ShardAccount:
     currency: str | None
     planned: Ledger
     observed: Ledger
+    profile: str | None = None
+    mode: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,7 +62,6 @@ class ShardAccount:
 def shard_accounts(run: RunEvidence) -> list[ShardAccount]:
     """One account for each shard that was tried, in the order of the table."""
     plan = run.plan or {}
-    planned = _planned(run, plan)
     currency = (plan.get("cost") or {}).get("currency")
     return [
         ShardAccount(
@@ -67,12 +69,40 @@ def shard_accounts(run: RunEvidence) -> list[ShardAccount]:
             len(shard.attempts),
             sum(map(is_interrupted, shard.attempts)),
             currency,
-            planned,
+            _planned(run, plan_at(run, shard.name)),
             observed(run, shard),
+            *run.places.get(shard.name, (None, None)),
         )
         for shard in run.shards
         if shard.attempts
     ]
+
+
+def plan_at(run: RunEvidence, shard: str) -> Mapping[str, Any]:
+    """The plan with the numbers of the place where a shard is, when there are several."""
+    plan, record = run.plan or {}, run.placed(shard)
+    if record is None:
+        return plan
+    overhead = {
+        **(plan.get("overhead") or {}),
+        "fraction": record.get("fraction"),
+        "mtbf_s": record.get("mtbf_s"),
+        "useful_s": record.get("useful_s"),
+        "seconds": record.get("overhead_s"),
+    }
+    cost = {
+        **(plan.get("cost") or {}),
+        "running": record.get("running_cost"),
+        "price_per_h": record.get("price_per_h"),
+        "utilisation": record.get("utilisation"),
+    }
+    return {
+        **plan,
+        "interval_s": record.get("interval_s"),
+        "shard_count": record.get("shards"),
+        "overhead": overhead,
+        "cost": cost if plan.get("cost") else None,
+    }
 
 
 def _planned(run: RunEvidence, plan: Mapping[str, Any]) -> Ledger:
@@ -101,7 +131,7 @@ def _planned(run: RunEvidence, plan: Mapping[str, Any]) -> Ledger:
     waiting_s = failures * (found.get("downtime_s") or 0.0)
     again_s = max(0.0, overhead_s - (checkpoint_s or 0.0) - restart_s - waiting_s)
     allocated_s = useful_s + overhead_s - waiting_s
-    cost = (plan.get("cost") or {}).get("total")
+    cost = running_cost(plan)
     return Ledger(
         interval_s=interval_s if is_resumable else None,
         mtbf_s=mtbf_s,
@@ -135,14 +165,21 @@ def observed(run: RunEvidence, shard: ShardEvidence) -> Ledger:
         restart_s=restart_s,
         waiting_s=_waiting_s(shard),
         core_h=None if spec is None or wall_s is None else spec.resources.cpus * wall_s / 3600.0,
-        cost=None if wall_s is None else cost_of(run, wall_s),
+        cost=None if wall_s is None else cost_of(plan_at(run, shard.name), wall_s),
         overhead_fraction=sum(parts) / useful_s if parts and useful_s else None,
     )
 
 
-def cost_of(run: RunEvidence, wall_s: float) -> float | None:
+def running_cost(plan: Mapping[str, Any]) -> float | None:
+    """What the plan's allocations cost: all but the storage, which no attempt can tell."""
+    cost = plan.get("cost") or {}
+    found: float | None = cost.get("running", cost.get("total"))
+    return found
+
+
+def cost_of(plan: Mapping[str, Any], wall_s: float) -> float | None:
     """c N / U for so many seconds of an allocation, at the price of the plan; n/a without one."""
-    cost = (run.plan or {}).get("cost")
+    cost = plan.get("cost")
     if not cost or cost.get("price_per_h") is None:
         return None
     price = float(cost["price_per_h"]) * float(cost["units"]) / float(cost["utilisation"])

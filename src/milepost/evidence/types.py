@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milepost.paths import RunPaths
+from milepost.placement import find_record
 
 if TYPE_CHECKING:
     from milepost.config.spec import RunSpec
@@ -145,3 +146,13 @@ class RunEvidence:
     shards: tuple[ShardEvidence, ...]
     deep: bool = False
     notes: tuple[str, ...] = field(default=())
+    places: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    """Profile and mode of each shard, where the plan has shards in several places."""
+
+    def placed(self, shard: str) -> Mapping[str, Any] | None:
+        """What the plan, or else the submission, says about the place of a shard."""
+        place = self.places.get(shard)
+        if place is None:
+            return None
+        planned = find_record((self.plan or {}).get("placement"), place)
+        return planned or find_record((self.submission or {}).get("placements"), place)

@@ -78,6 +78,15 @@ def cost_block(spec: RunSpec, choice: Choice) -> dict[str, Any] | None:
     }
 
 
+def running_cost_of(spec: RunSpec, part: Placement) -> float | None:
+    """Compute and overhead of the shards of one placement."""
+    price, busy_s = part.forecast.machine.price_per_h, _sum((_busy(part), part.lost_s))
+    if price is None or busy_s is None:
+        return None
+    units = max(1, spec.resources.gpus)
+    return cost_overhead(price, units, part.forecast.machine.utilisation, busy_s)
+
+
 def numbers(spec: RunSpec, choice: Choice) -> list[dict[str, Any]]:
     """Rows of name, unit, textbook and exact value, and whether they differ notably.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from milepost.config.spec import RunSpec
 from milepost.planner.choose import Choice, Placement
+from milepost.planner.costs import running_cost_of
 from milepost.planner.forecast import longest_allocation
 from milepost.planner.measured import Measured
 from milepost.planner.offers import Load
@@ -38,6 +39,9 @@ def _record(spec: RunSpec, measured: Measured, load: Load, part: Placement) -> d
         "price_per_h": machine.price_per_h,
         "utilisation": machine.utilisation,
         "fraction": found.fraction if _is_finite(found.fraction) else None,
+        "useful_s": part.useful_s,
+        "overhead_s": part.lost_s,
+        "running_cost": running_cost_of(spec, part),
         "mtbf_s": found.hazard.value_s,
         "notice_s": machine.notice_s,
         "believed": {

@@ -13,8 +13,8 @@ from typing import Any
 
 from milepost.checkpoint.policies import optimal_interval_s
 from milepost.config.spec import CheckpointSpec
-from milepost.durable import read_json
 from milepost.paths import RunPaths
+from milepost.placement import plan_of_shard
 from milepost.runner.observed import attempts_of_run
 
 DEFAULT_INTERVAL_S = 120.0
@@ -63,8 +63,8 @@ def read_cost(rows: Sequence[Mapping[str, Any]]) -> Cost:
 
 def plan_interval(ckpt: CheckpointSpec, paths: RunPaths, shard: str, cost: Cost) -> Planned:
     """The interval for an attempt at `shard` that starts now."""
-    plan = _plan(paths)
-    most_s = DEFAULT_INTERVAL_S if _is_interruptible(plan) else None
+    plan = plan_of_shard(paths, shard)
+    most_s = DEFAULT_INTERVAL_S if plan.get("mode") == "interruptible" else None
     if ckpt.interval_s is not None:
         source = "stated in the config (checkpoint.interval_seconds)"
         return Planned(_bounded(ckpt.interval_s, most_s, None), source, most_s=most_s)
@@ -98,12 +98,6 @@ def _bounded(seconds: float, most_s: float | None, durable_s: float | None) -> f
     return max(capped, durable_s or 0.0)
 
 
-def _is_interruptible(plan: Mapping[str, Any]) -> bool:
-    """In any part of the plan: which shards run where is not known here."""
-    modes = [plan.get("mode"), *(one.get("mode") for one in plan.get("placement") or ())]
-    return "interruptible" in modes
-
-
 def _block(plan: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What the plan knew of failures; one that was made before there was such a block tells its
     MTBF alone."""
@@ -111,11 +105,3 @@ def _block(plan: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if plan.get("mtbf") is None and mtbf_s is not None:
         return {"believed": {"stated_h": float(mtbf_s) / 3600.0}}
     return plan.get("mtbf")
-
-
-def _plan(paths: RunPaths) -> dict[str, Any]:
-    """The plan; empty before there is one."""
-    try:
-        return dict(read_json(paths.plan))
-    except FileNotFoundError:
-        return {}

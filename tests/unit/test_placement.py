@@ -1,0 +1,159 @@
+"""Shards in several places: dealt out, kept where they began, and asked for as the plan says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.config.spec import PlannerSpec, Resources, RunSpec, SlurmSpec, WorkSpec
+from milepost.durable import write_json
+from milepost.errors import ConfigError
+from milepost.launch.placing import place_shards, shard_size, used_records
+from milepost.launch.request import placed_spec, request, request_of
+from milepost.model import Shard, Task, WorkKind
+from milepost.paths import RunPaths
+from milepost.placement import plan_of_shard, record_of_shard
+from milepost.shardtable import FIRST_HEADER, read_places, read_shard, read_shards, write_shards
+
+A, B = ("a", "on-demand"), ("b, large", "interruptible")
+SPEC = RunSpec(
+    "sweep",
+    WorkSpec(WorkKind.BATCH, "tasks.csv", command="fit {n}"),
+    resources=Resources(gpus=1, runtime_s=7200),
+    slurm=SlurmSpec(account="physics", partition="batch"),
+)
+
+
+def task(number: int, **params: str) -> Task:
+    return Task(f"{number:016x}", {"n": str(number)} | params, number + 1)
+
+
+def shards(*counts: int) -> list[Shard]:
+    """Shards with so many tasks each."""
+    numbers = iter(range(1, sum(counts) + 1))
+    return [
+        Shard(f"{at:04d}", tuple(task(next(numbers)) for _ in range(count)))
+        for at, count in enumerate(counts, start=1)
+    ]
+
+
+def record(place: tuple[str, str], *counts: int, **more: Any) -> dict[str, Any]:
+    """Of the plan: so many shards of each class are at a place."""
+    classes = [{"class": at, "shards": count} for at, count in enumerate(counts) if count]
+    return {"profile": place[0], "mode": place[1], "shards": sum(counts), "classes": classes} | more
+
+
+def plan(*records: dict[str, Any], sizes: tuple[float, ...] = (2.0,)) -> dict[str, Any]:
+    classes = [{"size": s, "least": s, "most": s, "shards": 0, "useful_s": s} for s in sizes]
+    return {"placement": list(records), "classes": classes, "size_unit": None}
+
+
+def where(found: list[Shard]) -> list[str | None]:
+    return [shard.profile for shard in found]
+
+
+def test_shards_are_dealt_in_the_plans_numbers_and_evenly() -> None:
+    found = place_shards(shards(*[2] * 6), plan(record(A, 4), record(B, 2)), shard_size(SPEC))
+    assert Counter(where(found)) == {"a": 4, "b, large": 2}
+    assert Counter(where(found)[:3]) == {"a": 2, "b, large": 1}
+    assert {shard.mode for shard in found if shard.profile == "a"} == {"on-demand"}
+
+
+def test_each_class_of_sizes_has_its_own_shares() -> None:
+    wanted = plan(record(A, 3, 0), record(B, 1, 2), sizes=(1.0, 2.0))
+    found = place_shards(shards(2, 1, 1, 2, 1, 1), wanted, shard_size(SPEC))
+    assert [s.profile for s in found if len(s.tasks) == 2] == ["b, large"] * 2
+    assert Counter(s.profile for s in found if len(s.tasks) == 1) == {"a": 3, "b, large": 1}
+
+
+def test_a_shard_that_began_stays_and_others_follow_the_plan() -> None:
+    first = place_shards(shards(*[2] * 4), plan(record(A, 4)), shard_size(SPEC))
+    changed = plan(record(B, 4))
+    again = place_shards(first, changed, shard_size(SPEC), begun={"0002"})
+    assert where(again) == ["b, large", "a", "b, large", "b, large"]
+    assert place_shards(again, changed, shard_size(SPEC), begun={"0002"}) == again
+    more = place_shards([*again, *shards(*[2] * 6)[4:]], changed, shard_size(SPEC), {"0002"})
+    assert where(more)[4:] == ["b, large"] * 2  # beyond the plan's numbers
+
+
+def test_a_plan_without_places_leaves_shards_as_they_are() -> None:
+    assert place_shards(shards(2, 2), {}, shard_size(SPEC)) == shards(2, 2)
+
+
+def test_the_size_of_a_row_is_its_column() -> None:
+    spec = replace(SPEC, planner=PlannerSpec(size="atoms"))
+    shard = Shard("0001", (task(1, atoms="2.5"), task(2, atoms="4")))
+    assert shard_size(spec)(shard) == 6.5
+    bad = Shard("0001", (task(1, atoms="many"),))
+    with pytest.raises(ConfigError, match="'many' in line 2"):
+        shard_size(spec)(bad)
+
+
+def test_the_submission_keeps_what_a_later_plan_has_forgotten() -> None:
+    found = place_shards(shards(2, 2), plan(record(A, 1), record(B, 1)), shard_size(SPEC))
+    before = {"placements": [record(B, 1, walltime_s=60)]}
+    kept = used_records(found, plan(record(A, 2, walltime_s=30)), before)
+    assert [one["walltime_s"] for one in kept] == [30, 60]
+
+
+class TestTable:
+    def test_it_carries_profile_and_mode(self, tmp_path: Path) -> None:
+        path = tmp_path / "shards.csv"
+        placed = place_shards(shards(2, 2), plan(record(A, 1), record(B, 1)), shard_size(SPEC))
+        write_shards(path, placed)
+        assert list(read_shards(path).values()) == placed
+        assert read_shard(path, "0002") == placed[1]
+        assert read_places(path) == {"0001": A, "0002": B}
+
+    def test_one_of_an_earlier_version_is_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "shards.csv"
+        write_shards(path, shards(1))
+        lines = path.read_text().splitlines()
+        assert lines[1].endswith(",,")
+        path.write_text(",".join(FIRST_HEADER) + "\n" + lines[1].removesuffix(",,") + "\n")
+        assert list(read_shards(path).values()) == shards(1)
+        assert read_places(path) == {"0001": (None, None)}
+
+
+class TestRequest:
+    RECORD = record(
+        B,
+        1,
+        walltime_s=900,
+        slurm={"partition": "spot", "qos": "low", "gpu_model": "l40s"},
+    )
+
+    def test_a_place_names_its_partition_and_walltime(self) -> None:
+        spec = placed_spec(SPEC, self.RECORD)
+        assert (spec.slurm.partition, spec.slurm.qos) == ("spot", "low")
+        assert spec.slurm.account == "physics"
+        found = request(spec, None, (), record=self.RECORD)
+        assert (found.runtime_s, found.gpu_model) == (900, "l40s")
+
+    def test_without_a_profile_the_stated_runtime_is_asked_for(self) -> None:
+        here = self.RECORD | {"profile": None, "slurm": {}}
+        assert placed_spec(SPEC, here) == SPEC
+        assert request(SPEC, None, (), record=here).runtime_s == 7200
+        assert request(SPEC, None, ()).runtime_s == 7200
+
+    def test_each_shard_asks_for_its_own_place(self, tmp_path: Path) -> None:
+        paths = RunPaths("sweep", tmp_path)
+        placed = [
+            replace(shard, profile=place[0], mode=place[1])
+            for shard, place in zip(shards(1, 1), (A, B), strict=True)
+        ]
+        write_shards(paths.frozen_shards, placed)
+        steady = record(A, 1, walltime_s=3600, slurm={}, interval_s=300.0, mtbf_s=9e4)
+        write_json(paths.plan, {"interval_s": 1.0, "placement": [steady]})
+        write_json(paths.frozen_submission, {"placements": [self.RECORD]})
+        first, second = (request_of(SPEC, paths, name, None) for name in ("0001", "0002"))
+        assert (first.runtime_s, second.runtime_s) == (3600, 900)
+        assert record_of_shard(paths, "0002") == self.RECORD
+        assert record_of_shard(paths, "0009") is None
+        assert plan_of_shard(paths, "0001")["interval_s"] == 300.0
+        write_json(paths.plan, {"interval_s": 1.0, "placement": [steady | {"walltime_s": 60}]})
+        assert request_of(SPEC, paths, "0001", None).runtime_s == 60
