@@ -110,6 +110,23 @@ def test_nothing_extra_without_preemption_and_walltime() -> None:
     assert plan["overhead"]["extra_fraction"] == 0.0
 
 
+@pytest.mark.parametrize("t_ckpt_s", [0.02, 0.1, 0.5, 5.0, 60.0, 600.0])
+def test_a_plan_says_where_the_textbook_misstates_the_cost(t_ckpt_s: float) -> None:
+    """By more than five per cent of the exact cost, and only there."""
+    plan = planned(
+        "on-demand",
+        480.0,
+        100.0,
+        t_ckpt_s={"median": t_ckpt_s, "p95": t_ckpt_s, "n": 3},
+        durable_s=t_ckpt_s,
+        restore_s=1e-3,
+    )
+    exact, textbook = plan["overhead"]["fraction"], plan["overhead"]["textbook_fraction"]
+    is_said = any("the textbook formula gives" in note for note in plan["notes"])
+    assert is_said == (abs(textbook - exact) > 0.05 * exact)
+    assert is_said == (t_ckpt_s != 60.0), "the wait decides with short checkpoints"
+
+
 def test_conditions_come_down_to_the_plain_formula() -> None:
     plain = Conditions(20.0, 24 * HOUR, 40.0, 60.0, 10.0)
     assert plain.best_interval_s == exact_interval(20.0, 24 * HOUR)

@@ -63,7 +63,8 @@ def test_lines_for_people(tmp_path: Path) -> None:
     lines = done.output.splitlines()
     named = [line.split()[0] for line in lines if line]
     assert named == [
-        "job", "failures", "walltime", "preempted", "far", "played", "policy", "as", "fixed", "least"
+        "job", "failures", "walltime", "preempted", "far", "played", "policy",
+        "as", "optimum", "adaptive", "default", "fixed", "least",
     ]  # fmt: skip
     assert max(map(len, lines)) <= 80
 
@@ -75,11 +76,24 @@ def test_the_price_is_a_column_where_there_is_one(tmp_path: Path) -> None:
     assert row["cost"]["mean"] == pytest.approx(row["makespan_s"]["mean"] / 1200.0, rel=1e-3)
 
 
+def test_the_page_shows_what_is_printed() -> None:
+    """The session in docs/planner.md, typed again."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "planner.md"
+    session = page.read_text(encoding="utf-8").split("```console\n")[1].split("```")[0]
+    typed, _, shown = session.partition("\n")
+    words = typed.split()
+    assert words[:3] == ["$", "milepost", "simulate"]
+    assert invoke(*words[3:]).output == shown
+
+
 def test_numbers_alone_are_enough() -> None:
     found = rows(invoke("t_ckpt_s=60", "mtbf_h=6", "work_h=200", "--json", "--jobs", "300"))
     assert list(found) == ["optimum", "adaptive", "default"]
     assert found["optimum"]["overhead"]["mean"] == pytest.approx(0.0775, abs=0.003)
-    assert list(rows(invoke("t_ckpt_s=60", "mtbf_h=6", "--interval", "500", "--json"))) == ["fixed"]
+    more = rows(invoke("t_ckpt_s=60", "mtbf_h=6", "--interval", "500", "--json", "--jobs", "50"))
+    assert list(more) == ["optimum", "adaptive", "default", "fixed"]
+    done = invoke("t_ckpt_s=0", "mtbf_h=6", "interval_s=600", "--interval", "600", "--json")
+    assert rows(done)["fixed"]["overhead"]["mean"] == pytest.approx(600 / 2 / 21600, rel=0.1)
 
 
 def test_a_trace_is_replayed(tmp_path: Path) -> None:

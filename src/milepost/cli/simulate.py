@@ -93,7 +93,7 @@ def command(
     setting = changed(None if plan is None else _setting(plan), changes)
     setting.job().check()
     process = failures or _random(setting.mtbf_s, shape)
-    names = policies or _usual(setting, plan is not None, bool(intervals))
+    names = policies or _usual(setting, plan is not None)
     chosen = [setting.policy(name) for name in names]
     chosen += [setting.fixed(seconds) for seconds in intervals]
     has_formula = failures is None and shape == 1.0
@@ -114,13 +114,10 @@ def command(
     click.echo("\n".join(describe(found)))
 
 
-def _usual(setting: Setting, has_plan: bool, has_intervals: bool) -> tuple[str, ...]:
+def _usual(setting: Setting, has_plan: bool) -> tuple[str, ...]:
     """The policies of a simulation that names none."""
-    if has_intervals:
-        return ("plan",) if has_plan else ()
-    if setting.t_ckpt_s == 0.0:
-        return ("plan",)
-    return _POLICIES if has_plan else _POLICIES[1:]
+    known = _POLICIES if setting.t_ckpt_s > 0.0 else ("plan",)
+    return tuple(name for name in known if has_plan or name != "plan")
 
 
 def _split(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
