@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "milepost"
 LAYERS = (
-    {"errors", "model", "clock", "paths"},
+    {"errors", "model", "clock", "paths", "literals"},
     {"durable", "resources"},
     {"journal", "lease", "shardtable", "config", "artifacts", "tiers", "slurm"},
     {"checkpoint", "placement"},

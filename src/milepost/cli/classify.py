@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from milepost.cli.options import json_option
-from milepost.errors import ConfigError, DataError
+from milepost.errors import DataError
 from milepost.model import Finding
 
 
@@ -19,7 +18,11 @@ from milepost.model import Finding
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--state", help="state of the scheduler, such as TIMEOUT or 'CANCELLED by 0'")
 @click.option("--exit-code", help="exit code: 137, -9, or exit:signal as sacct prints it")
-@click.option("--signatures", type=click.Path(path_type=Path), help="YAML list of your own ones")
+@click.option(
+    "--signatures",
+    type=click.Path(path_type=Path),
+    help="YAML file with your own ones: a list, or a configuration.",
+)
 @json_option
 def command(
     logs: Sequence[str],
@@ -29,9 +32,10 @@ def command(
     as_json: bool,
 ) -> None:
     """Name the failure in each LOG (- is stdin) and what to do about it."""
+    from milepost.config.signatures import read_signatures
     from milepost.evidence.classify import diagnose
 
-    extra = () if signatures is None else _own(signatures)
+    extra = () if signatures is None else read_signatures(signatures)
     for name in logs:
         finding, why = diagnose(_log(name), state=state, exit_code=exit_code, extra=extra)
         if as_json:
@@ -58,20 +62,3 @@ def _log(name: str) -> Path | bytes:
         what = "is a folder" if path.is_dir() else "is missing"
         raise DataError(f"the log {what}", where=path, fix="name a file, or - for stdin")
     return path
-
-
-def _own(path: Path) -> Sequence[Mapping[str, Any]]:
-    import yaml
-
-    try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read as YAML ({error})", where=path) from error
-    rows = rows.get("signatures") if isinstance(rows, dict) else rows
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ConfigError(
-            "is no list of signatures",
-            where=path,
-            fix="write it like `signatures:` of workflow/policies/failures.yaml",
-        )
-    return rows

@@ -27,7 +27,7 @@ Block = Mapping[str, Any]
 
 
 def build_run(name: str, raw: Block) -> RunSpec:
-    """The run `name`; `raw` is its block with all defaults and with `tiers`, and is kept."""
+    """The run `name`; `raw` is its block with all defaults and what is shared, and is kept."""
     return RunSpec(
         name=name,
         work=_work(raw["work"]),
@@ -46,6 +46,7 @@ def build_run(name: str, raw: Block) -> RunSpec:
         retry_limit=raw["retry"]["limit"],
         checkpoint=_checkpoint(raw["checkpoint"]),
         planner=PlannerSpec(**raw["planner"]),
+        signatures=tuple(raw.get("signatures", ())),
         public_note=raw["privacy"]["public_note"],
         license=raw["privacy"].get("license"),
         slurm=SlurmSpec(**raw.get("slurm", {})),

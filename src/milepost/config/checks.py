@@ -14,6 +14,7 @@ from milepost.config.checks_run import RUN_CHECKS
 from milepost.config.checks_work import WORK_CHECKS, needed_by
 from milepost.config.needs import find_circles
 from milepost.config.schema import Problem, neighbour, shown
+from milepost.config.signatures import check_signatures
 from milepost.config.view import View
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -31,6 +32,7 @@ def check_config(data: Mapping[str, Any], root: Path) -> list[Problem]:
         lambda: _names(view),
         lambda: _tiers(view),
         lambda: _needs(view),
+        lambda: check_signatures(view.at("signatures")),
     ]
     problems = [problem for check in checks for problem in check()]
     for run in view.items("runs"):

@@ -62,13 +62,13 @@ def parse_config(
     problems = without_echoes([*schema_problems(schema, filled), *check_config(filled, root)])
     if problems:
         names = source if isinstance(source, str) else ", ".join(map(str, source))
-        raise ConfigProblems(_placed(problems, source), names)
-    tiers = filled["tiers"]
-    runs = {name: build_run(name, {**raw, "tiers": tiers}) for name, raw in filled["runs"].items()}
-    return Config(runs, TierSpec(**tiers))
+        raise ConfigProblems(placed(problems, source), names)
+    shared = {"tiers": filled["tiers"], "signatures": filled["signatures"]}
+    runs = {name: build_run(name, {**raw, **shared}) for name, raw in filled["runs"].items()}
+    return Config(runs, TierSpec(**filled["tiers"]))
 
 
-def _placed(problems: Sequence[Problem], source: str | Sequence[Path]) -> list[Problem]:
+def placed(problems: Sequence[Problem], source: str | Sequence[Path]) -> list[Problem]:
     """The problems with their lines, those of one block together."""
     places = {} if isinstance(source, str) else key_places(source)
     placed = [replace(problem, place=_place(problem.key, places)) for problem in problems]

@@ -196,6 +196,8 @@ class RunSpec:
     retry_limit: int = 2
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     planner: PlannerSpec = field(default_factory=PlannerSpec)
+    signatures: tuple[Mapping[str, Any], ...] = ()
+    """Failure signatures of the user; the keys of workflow/policies/failures.yaml."""
     public_note: str | None = None
     license: str | None = None
     """Of the public record: a name of the SPDX list, such as CC-BY-4.0."""

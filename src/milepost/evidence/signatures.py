@@ -15,8 +15,9 @@ from functools import cache
 from itertools import accumulate
 from typing import Any
 
+from milepost.config.schema import neighbour
 from milepost.errors import ConfigError
-from milepost.evidence.literals import literals_of
+from milepost.literals import literals_of
 from milepost.model import Action, FailureClass
 from milepost.resources import load_yaml
 
@@ -271,7 +272,7 @@ def _signature(row: Mapping[str, Any], where: str) -> Signature:
     name = str(row.get("name", where))
     if odd := sorted(set(row) - _KEYS):
         raise ConfigError(
-            f"a signature has no key {odd[0]!r}",
+            f"a signature has no key {odd[0]!r}; {neighbour(odd[0], sorted(_KEYS))}",
             where=name,
             fix=f"keys: {', '.join(sorted(_KEYS))}",
         )

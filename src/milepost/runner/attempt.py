@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -177,16 +177,22 @@ def time_limit_finding(attempt: Attempt) -> Finding:
     )
 
 
-def classify_output(output: bytes, exit_code: int, oom_kills: int | None = None) -> Finding:
+def classify_output(
+    output: bytes,
+    exit_code: int,
+    oom_kills: int | None = None,
+    own: Sequence[Mapping[str, Any]] = (),
+) -> Finding:
     """The finding for what a process printed last and how it ended.
 
     `oom_kills` of its processes were killed by the kernel for want of memory; None: not told.
+    `own` are the user's signatures.
     """
     if oom_kills:
         return oom_finding(oom_kills, exit_code)
     from milepost.evidence.classify import classify  # signatures are loaded for failures only
 
-    finding = classify(output, exit_code=exit_code)
+    finding = classify(output, exit_code=exit_code, extra=own)
     is_guess = finding.subclass == "host_oom" and finding.confidence < SURE
     if oom_kills == 0 and exit_code in KILLED and is_guess:
         return killed_finding(exit_code)

@@ -187,7 +187,9 @@ class Batch:
 
     def _classify(self, completion: Completion) -> Finding:
         kills = self._oom_kills(completion)
-        return classify_output(completion.output, completion.exit_code, kills)
+        return classify_output(
+            completion.output, completion.exit_code, kills, self._spec.signatures
+        )
 
     def _oom_kills(self, completion: Completion) -> int | None:
         """Kills for want of memory while the task ran that cannot have hit another one."""

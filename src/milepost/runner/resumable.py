@@ -224,7 +224,7 @@ class Resumable:
         elif ended.exit_code == RESUMABLE:
             outcome.stop, outcome.is_saved = "walltime", True
         else:
-            self._record_failure(ended, _classify(ended))
+            self._record_failure(ended, _classify(ended, self._attempt))
         if outcome.stop in WALLTIME_STOPS and not has_progress:
             outcome.stop = None
             self._record_failure(ended, time_limit_finding(self._attempt))
@@ -247,8 +247,9 @@ class Resumable:
         self._outcome.failed = 1
 
 
-def _classify(ended: Ended) -> Finding:
-    return classify_output(ended.output, ended.exit_code, ended.oom_kills)
+def _classify(ended: Ended, attempt: Attempt) -> Finding:
+    own = attempt.spec.signatures
+    return classify_output(ended.output, ended.exit_code, ended.oom_kills, own)
 
 
 def run_resumable(attempt: Attempt) -> Outcome:

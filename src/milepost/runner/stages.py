@@ -122,7 +122,9 @@ def _run_stage(attempt: Attempt, stage: StageSpec, outcome: Outcome, *, first: b
             return False
         finding = time_limit_finding(attempt)
     else:
-        finding = classify_output(ended.output, ended.exit_code, ended.oom_kills)
+        finding = classify_output(
+            ended.output, ended.exit_code, ended.oom_kills, attempt.spec.signatures
+        )
     lines = ended.output.decode("utf-8", "replace").splitlines()[-20:]
     from milepost.evidence.redact import without_credentials
 
