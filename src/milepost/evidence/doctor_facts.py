@@ -132,7 +132,7 @@ def _patient(paths: RunPaths, run: RunEvidence, shard: ShardEvidence, deep: bool
 
 
 def _folders(run: RunEvidence, shard: ShardEvidence) -> Iterator[tuple[str, Path]]:
-    """Where this shard's generations lie: as the journal says, else as the contract does."""
+    """Where this shard's generations lie: as the contract says, else as the journal does."""
     if run.spec is None:
         return
     written = next((c.path for c in reversed(shard.checkpoints) if c.path), None)
@@ -141,14 +141,16 @@ def _folders(run: RunEvidence, shard: ShardEvidence) -> Iterator[tuple[str, Path
             continue
         below = Path(os.path.expandvars(place), run.paths.run, shard.name, "ckpt")
         folder = run.paths.root / below
-        yield tier, Path(written).parent if written and tier == "scratch" else folder
+        is_elsewhere = tier == "scratch" and written is not None and not folder.is_dir()
+        yield tier, Path(str(written)).parent if is_elsewhere else folder
 
 
 def _checkpoints(tier: str, folder: Path, deep: bool) -> Checkpoints | None:
     if not folder.is_dir():
         return None
-    store, names = CheckpointStore(folder), []
-    names = store.names()
+    store = CheckpointStore(folder)
+    # what an upload cut short left in a tier has no OK and never existed
+    names = store.names() if tier == "scratch" else store.generations()
     counts = store.restore_counts()
     found = tuple(_generation(store, name, deep, counts.get(name, 0)) for name in names)
     sizes = [g.manifest.size_bytes for g in found if g.manifest is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from milepost.checkpoint.room import FULL_FRACTION
@@ -11,6 +12,7 @@ from milepost.evidence.doctor_facts import CaseFile, Disk, Patient
 from milepost.evidence.words import plural
 from milepost.model import WorkKind
 
+_ATTEMPTS = 3
 _BAD_ENDS = ("failed", "error")
 _FULL = ("no_space_left", "quota_exceeded")
 
@@ -65,33 +67,36 @@ def _restart(case: CaseFile, patient: Patient) -> Diagnosis | None:
         evidence = first_lines(illegal)
         return Diagnosis("resume_fails", "not_legal", patient.name, evidence, fields)
     locked = [g for g in held if g.is_quarantined]
-    if lines or (held and all(g.is_quarantined or g.damages for g in held)):
-        told = tuple(f"{g.name}: in quarantine after {g.restores} restores" for g in locked)
-        named = {"generation": locked[0].name} if locked else {}
+    told = tuple(f"{g.name}: in quarantine after {g.restores} restores" for g in locked)
+    named = fields | ({"generation": locked[0].name} if locked else {})
+    vain = () if lines else _in_vain(case, patient)
+    if vain:
+        return Diagnosis("resume_fails", "ends_badly", patient.name, (*vain, *told), named)
+    if lines or (told and all(g.is_quarantined or g.damages for g in held)):
         evidence = (*first_lines(lines), *told)
-        if not evidence:
-            return None  # damage alone is said under corrupt checkpoints
-        return Diagnosis("resume_fails", "nothing_usable", patient.name, evidence, fields | named)
-    return _in_vain(case, patient, fields) if held else None
+        return Diagnosis("resume_fails", "nothing_usable", patient.name, evidence, named)
+    return None  # damage alone is said under corrupt checkpoints
 
 
-def _in_vain(case: CaseFile, patient: Patient, fields: dict[str, str]) -> Diagnosis | None:
-    """The last two attempts or more ended badly, and nothing durable came of them."""
+def _in_vain(case: CaseFile, patient: Patient) -> tuple[str, ...]:
+    """The last two attempts or more, if they ended badly and nothing durable came of them."""
+    shard = patient.shard
     if case.run.spec is None or case.run.spec.work.kind is not WorkKind.RESUMABLE:
-        return None
-    made = {c.generation.rpartition("-a")[2] for c in patient.shard.checkpoints}
-    vain = []
-    for attempt in reversed(patient.shard.attempts):
-        if attempt.stop not in _BAD_ENDS or str(attempt.number) in made or attempt.running:
-            break
-        vain.append(attempt)
-    if len(vain) < 2 or vain[-1].number < 2:
-        return None
-    told = []
-    for one in reversed(vain):
-        why = (one.finding or {}).get("subclass", "no class")
-        told.append(f"attempt {one.number}: exit {one.exit_code}, {why}, no new generation")
-    return Diagnosis("resume_fails", "ends_badly", patient.name, tuple(told[-3:]), fields)
+        return ()
+    made = {c.generation.rpartition("-a")[2] for c in shard.checkpoints}
+    vain = list(
+        itertools.takewhile(
+            lambda a: a.stop in _BAD_ENDS and str(a.number) not in made and not a.running,
+            reversed(shard.attempts),
+        )
+    )
+    if len(vain) < 2 or not made:
+        return ()
+    return tuple(
+        f"attempt {one.number}: exit {one.exit_code}, "
+        f"{(one.finding or {}).get('subclass', 'no class')}, no new generation"
+        for one in reversed(vain[:_ATTEMPTS])
+    )
 
 
 def scratch_full(case: CaseFile) -> Answer:
