@@ -158,14 +158,20 @@ def _shuffle(data: memoryview, item: int) -> memoryview:
     import numpy as np
 
     numbers = np.frombuffer(data, np.uint8).reshape(-1, item)
-    return np.ascontiguousarray(numbers.T).reshape(-1).data
+    planes = np.empty((item, len(numbers)), np.uint8)
+    for n in range(item):  # several times as fast as a copy of the transposed
+        planes[n] = numbers[:, n]
+    return planes.reshape(-1).data
 
 
 def _unshuffle(data: bytes | memoryview, item: int) -> memoryview:
     import numpy as np
 
     planes = np.frombuffer(data, np.uint8).reshape(item, -1)
-    return np.ascontiguousarray(planes.T).reshape(-1).data
+    numbers = np.empty((planes.shape[1], item), np.uint8)
+    for n in range(item):
+        numbers[:, n] = planes[n]
+    return numbers.reshape(-1).data
 
 
 def _compress(code: int, data: memoryview) -> bytes:

@@ -21,7 +21,7 @@ from milepost.checkpoint.image import Image, reuse
 from milepost.checkpoint.layout import BLOCK_BYTES, Layout, plan_layout
 from milepost.checkpoint.manifest import Manifest, Metrics, Output
 from milepost.checkpoint.meta import to_json
-from milepost.checkpoint.pack import Buffers
+from milepost.checkpoint.pack import Tools
 from milepost.checkpoint.ranks import Ranks, aborted
 from milepost.checkpoint.rates import Probing, TierRate
 from milepost.checkpoint.staging import Staging, Whole
@@ -103,7 +103,7 @@ class Committer:
         self._compression, self._delta, self._key = compression, delta, key
         self._tier_limit = slowest_tier_bytes_per_s
         self._disk_rate, self._probing = TierRate(), Probing()
-        self._buffers = Buffers()
+        self._tools = Tools()
         self._image: Image | None = None
         self._last: str | None = None
         self._known: Mapping[bytes, Stored] | None = None
@@ -197,6 +197,7 @@ class Committer:
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
+        self._tools.close()
 
     def _run(self, snap: _Snapshot, done: Done) -> None:
         try:
@@ -259,7 +260,7 @@ class Committer:
             if has_base and is_packing and self._last is not None:
                 base = stack.enter_context(Base(self._last, self._own_file, self._key))
             options = EncodeOptions(
-                compression, self._key, known, rate, self._delta, base=base, buffers=self._buffers
+                compression, self._key, known, rate, self._delta, base=base, tools=self._tools
             )
             written = write_data_file(
                 path, snap.image, snap.layout, snap.info, snap.generation, options

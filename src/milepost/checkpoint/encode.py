@@ -11,7 +11,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from milepost.checkpoint.density import Fine, digest_pieces, is_sampled
 from milepost.checkpoint.direct import DirectWriter
 from milepost.checkpoint.image import Image
 from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, Block, Layout
-from milepost.checkpoint.pack import Buffers, Packed, Packer
+from milepost.checkpoint.pack import Packed, Packer, Tools
 from milepost.checkpoint.sink import Sink
 from milepost.checkpoint.staging import Staging, Whole, Window
 from milepost.checkpoint.stored import Stored, known_blocks
@@ -62,9 +63,8 @@ class EncodeOptions:
     known: Mapping[bytes, Stored] | None = None
     tier_bytes_per_s: float | None = None
     is_measured: bool = False
-    workers: int = max(min(_CORES, 4), 2)
     base: Base | None = None
-    buffers: Buffers | None = None
+    tools: Tools | None = None
 
     @property
     def is_patient(self) -> bool:
@@ -121,9 +121,17 @@ def write_data_file(
     options = options or EncodeOptions()
     key, key_info = (None, None) if options.key is None else new_data_key(options.key)
     staging = Whole.of_filled(image, layout) if isinstance(image, Image) else image
-    with ThreadPoolExecutor(options.workers, "milepost-encode") as pool:
-        job = _Job(path, staging, layout, generation, options, key, pool)
-        return job.run(pack_head(key_info), info)
+    with ExitStack() as stack:
+        tools = options.tools
+        if tools is None:
+            tools = stack.enter_context(closing(Tools()))
+        job = _Job(path, staging, layout, generation, options, key, tools)
+        try:
+            return job.run(pack_head(key_info), info)
+        except BaseException:
+            staging.give_up()  # a copy that waits for the writer would wait for ever
+            tools.stop()
+            raise
 
 
 class _Job:
@@ -137,9 +145,9 @@ class _Job:
         generation: str,
         options: EncodeOptions,
         key: DataKey | None,
-        pool: ThreadPoolExecutor,
+        tools: Tools,
     ) -> None:
-        self.path, self.layout, self.pool, self.staging = path, layout, pool, staging
+        self.path, self.layout, self.tools, self.staging = path, layout, tools, staging
         self.windows = staging.windows(layout, options.is_patient)
         self.generation, self.options, self.key = generation, options, key
         self.blocks = layout.blocks
@@ -151,8 +159,7 @@ class _Job:
         self.offset, self.number = PAGE_BYTES, 0
         self.fine: dict[int, tuple[bytes, ...]] = {}
         self.hash_group = max(_HASH_BYTES // layout.block_bytes, 1)
-        self.buffers = options.buffers or Buffers()
-        self.packer = Packer(pool, options.workers, key, layout, options.base, self.buffers)
+        self.packer = Packer(key, layout, options.base, tools)
         self._beside_copy = threading.Semaphore(max(_CORES - 1, 1))
         self._writer: DirectWriter | None = None
 
@@ -166,7 +173,7 @@ class _Job:
         at_once = most if self.code == codec.RAW and not self.options.known else 0
         with (
             DirectWriter(self.path, at_once) as writer,
-            Sink(writer, self.buffers.sink, most) as sink,
+            Sink(writer, self.tools.sink, most) as sink,
         ):
             self._writer = writer
             sink.append(head)
@@ -222,7 +229,7 @@ class _Job:
     def _start_digests(self, window: Window) -> list[Future[list[bytes]]]:
         blocks = window.blocks
         return [
-            self.pool.submit(
+            self.tools.pool.submit(
                 self._digest_group, window, start, min(start + self.hash_group, blocks.stop)
             )
             for start in range(blocks.start, blocks.stop, self.hash_group)

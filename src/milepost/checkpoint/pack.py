@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import queue
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,11 +20,15 @@ from milepost.checkpoint.sink import new_buffers
 from milepost.checkpoint.staging import Window
 from milepost.checkpoint.stored import DEPTH_SHIFT
 
+WORKERS = max(min(os.cpu_count() or 1, 4), 2)
 
-class Buffers:
-    """Memory that the writing of a file needs besides the image; used again for the next one."""
+
+class Tools:
+    """Threads and memory that the writing of a file needs besides the image; made once, and used
+    again for the next file. The threads keep what they read blocks of a base into."""
 
     def __init__(self) -> None:
+        self.pool = _new_pool()
         self._blocks: list[bytearray] = []
 
     @functools.cached_property
@@ -36,6 +41,18 @@ class Buffers:
         while len(self._blocks) < count:
             self._blocks.append(bytearray(BLOCK_BYTES + TAG_BYTES))
         return self._blocks[:count]
+
+    def stop(self) -> None:
+        """A file failed: wait until nothing works on it any more."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
+        self.pool = _new_pool()
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=True)
+
+
+def _new_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(WORKERS, "milepost-encode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +73,13 @@ class Packer:
 
     def __init__(
         self,
-        pool: ThreadPoolExecutor,
-        workers: int,
         key: DataKey | None,
         layout: Layout,
         base: Base | None,
-        buffers: Buffers,
+        tools: Tools,
     ) -> None:
-        self._pool, self._workers, self._key = pool, workers, key
+        self._key, self._base, self._tools = key, base, tools
         self._blocks, self._items = layout.blocks, layout.item_sizes()
-        self._base, self._buffers = base, buffers
 
     def choose(self, compression: str, window: Window, tier_bytes_per_s: float | None) -> int:
         """The codec, by what a few blocks of a window say."""
@@ -78,7 +92,7 @@ class Packer:
             for n in window.blocks
         ]
         is_based = self._base is not None and any(self._find(n) for n in window.blocks)
-        return codec.choose(compression, blocks, tier_bytes_per_s, self._workers, is_based=is_based)
+        return codec.choose(compression, blocks, tier_bytes_per_s, WORKERS, is_based=is_based)
 
     def pack_all(
         self,
@@ -92,9 +106,9 @@ class Packer:
 
         A few blocks are packed ahead of the one that `put` has.
         """
-        ahead = 2 * self._workers
+        ahead = 2 * WORKERS
         free: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
-        for buffer in self._buffers.blocks(ahead + 1) if self._key else [None] * (ahead + 1):
+        for buffer in self._tools.blocks(ahead + 1) if self._key else [None] * (ahead + 1):
             free.put(buffer)
         waiting: deque[tuple[Future[Packed], bytearray | None]] = deque()
 
@@ -107,7 +121,7 @@ class Packer:
             if len(waiting) == ahead:
                 put_next()
             buffer = free.get()
-            job = self._pool.submit(self._pack, window, n, number, code, buffer)
+            job = self._tools.pool.submit(self._pack, window, n, number, code, buffer)
             waiting.append((job, buffer))
             number += 1
         while waiting:
