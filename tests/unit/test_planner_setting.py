@@ -71,7 +71,19 @@ def test_a_plan_says_what_its_shards_meet() -> None:
 
 
 def test_work_of_unknown_length_is_long() -> None:
-    assert setting_of(plan(useful_s=None)).work_s == 100 * 20000.0
+    found = setting_of(plan(useful_s=None))
+    assert found.work_s == 100 * 20000.0 and found.is_open
+    assert not changed(found, {"work_s": 5.0}).is_open
+    assert changed(found, {"mtbf_s": 5.0}).is_open
+
+
+def test_a_belief_is_worth_the_failures_behind_it() -> None:
+    known = plan() | {"mtbf": {"failures": {"failures": 12}}}
+    assert setting_of(known).worth == 12.0
+    assert setting_of(plan() | {"mtbf": {"failures": {"failures": 0}}}).worth == 1.0
+    _, _, policy = setting_of(known).policy("adaptive")
+    assert isinstance(policy, EvenSplit) and isinstance(policy.every, Adaptive)
+    assert policy.every.worth == 12.0
 
 
 def test_a_plan_without_measurements_is_refused() -> None:

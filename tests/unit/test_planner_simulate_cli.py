@@ -58,10 +58,11 @@ def test_prediction_and_simulation_agree(tmp_path: Path) -> None:
 
 def test_lines_for_people(tmp_path: Path) -> None:
     done = run(tmp_path, "--interval", "1000", "preempt_mtbf_h=9", "notice_s=60",
-               "walltime_h=30", "far_every=3", "node_loss=0.4")  # fmt: skip
+               "walltime_h=30", "far_every=3", "node_loss=0.4", "lag_s=1e4",
+               t_ckpt_s=0.000896123, useful_s=None)  # fmt: skip
     assert done.exit_code == 0, done.exception
     lines = done.output.splitlines()
-    named = [line.split()[0] for line in lines if line]
+    named = [line.split()[0] for line in lines if line and not line.startswith(" ")]
     assert named == [
         "job", "failures", "walltime", "preempted", "far", "played", "policy",
         "as", "optimum", "adaptive", "default", "fixed", "least",
@@ -112,6 +113,18 @@ def test_a_trace_is_replayed(tmp_path: Path) -> None:
     assert scaled["failures"]["gaps_c2"] == pytest.approx(found["failures"]["gaps_c2"])
     alone = invoke(*only, "t_ckpt_s=10", "--json", "--from-start", "--policy", "optimal")
     assert rows(alone)["optimum"]["failures"]["mean"] > 50
+
+
+def test_too_few_interruptions_are_said(tmp_path: Path) -> None:
+    few = run(tmp_path, "--jobs", "20", useful_s=4000.0)
+    assert "interruptions in all: the intervals say little" in few.output
+    assert max(map(len, few.output.splitlines())) <= 80
+    assert "say little" not in run(tmp_path, "--jobs", "20").output
+
+
+def test_work_of_unknown_length_is_said(tmp_path: Path) -> None:
+    assert "(assumed)" in run(tmp_path, "--jobs", "20", useful_s=None).output
+    assert "(assumed)" not in run(tmp_path, "--jobs", "20", "work_h=9", useful_s=None).output
 
 
 def test_clustered_failures_are_said(tmp_path: Path) -> None:

@@ -201,7 +201,13 @@ def _play(
         predicted = expected if has_formula else None
     runs = simulate(setting.job(), failures, policy, jobs, seed, _progress(title))
     outcome = asdict(summarise(runs, setting.price_per_h))
-    return {"policy": title, "interval_s": interval_s, "predicted": predicted, **outcome}
+    return {
+        "policy": title,
+        "interval_s": interval_s,
+        "predicted": predicted,
+        "events": runs.events,
+        **outcome,
+    }
 
 
 def _progress(title: str) -> Any:

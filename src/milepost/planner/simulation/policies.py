@@ -7,8 +7,7 @@ a constant later one, so that what is durable at any moment has a closed form.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -74,32 +73,26 @@ class Sweep:
         return Pace(interval_s, interval_s)
 
 
-def posterior_mtbf(believed_s: float, losses: Array, running_s: Array) -> Array:
-    """One over the mean of the posterior rate; the belief is worth one failure."""
-    found: Array = (believed_s + running_s) / (1.0 + losses)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Adaptive:
     """What the runner does: the optimum for the measured cost and the MTBF seen so far.
 
-    The MTBF is estimated anew at each start from `believed_s` and the interruptions of the job
-    itself. The first interval of an attempt, before a checkpoint was measured, is `first_s`
+    The MTBF is estimated anew at each start, as one over the mean of the posterior rate: from
+    `believed_s`, which is worth so many failures, and the interruptions of the job itself. The first interval of an attempt, before a checkpoint was measured, is `first_s`
     (None: the optimum). `most_s` bounds the interval, and `least_s` (a save's time to become
     durable) does so from below.
     """
 
     t_ckpt_s: float
     believed_s: float
+    worth: float = 1.0
     first_s: float | None = None
     least_s: float = 0.0
     most_s: float = math.inf
-    estimate: Callable[[float, Array, Array], Array] = field(default=posterior_mtbf)
     saves_last: bool = True
 
     def pace(self, view: View) -> Pace:
-        mtbf_s = self.estimate(self.believed_s, view.losses, view.running_s)
+        mtbf_s = (self.worth * self.believed_s + view.running_s) / (self.worth + view.losses)
         best_s = exact_intervals(self.t_ckpt_s, mtbf_s)
         later_s = np.clip(best_s, self.least_s, max(self.most_s, self.least_s))
         return Pace(later_s if self.first_s is None else self.first_s, later_s)

@@ -24,7 +24,8 @@ _OPEN_END = 100.0
 class Setting:
     """One shard and what it meets. Seconds; None is what there is not. `price_per_h` is that of
     a shard for an hour in an allocation, `far_*` a tier that outlives the node (`far_every` 0:
-    there is one tier)."""
+    there is one tier). `is_open`: the length of the work is not known, and `worth` is how many
+    failures the belief in `mtbf_s` stands on. `is_stated`: the contract states the interval."""
 
     t_ckpt_s: float
     mtbf_s: float
@@ -47,6 +48,8 @@ class Setting:
     price_per_h: float | None = None
     longest_s: float | None = None
     is_stated: bool = False
+    is_open: bool = False
+    worth: float = 1.0
 
     @property
     def margin_s(self) -> float:
@@ -135,6 +138,7 @@ class Setting:
             adaptive = Adaptive(
                 self.t_ckpt_s,
                 self.conditions().effective_mtbf_s,
+                worth=self.worth,
                 first_s=self.interval_s,
                 least_s=self.lag_s + self.t_ckpt_s if self.lag_s else 0.0,
                 most_s=math.inf if self.longest_s is None else self.longest_s,
@@ -197,7 +201,15 @@ def setting_of(plan: Mapping[str, Any]) -> Setting:
         price_per_h=_price(plan.get("cost")),
         longest_s=DEFAULT_INTERVAL_S if plan.get("mode") == "interruptible" else None,
         is_stated=str(plan.get("interval_source", "")).startswith("stated"),
+        is_open=useful_s is None,
+        worth=_worth(plan.get("mtbf")),
     )
+
+
+def _worth(block: Mapping[str, Any] | None) -> float:
+    """How many failures the plan's MTBF stands on; what was only stated is worth one."""
+    seen = ((block or {}).get("failures") or {}).get("failures")
+    return max(1.0, float(seen or 0.0))
 
 
 def _price(cost: Mapping[str, Any] | None) -> float | None:
@@ -275,7 +287,8 @@ def changed(setting: Setting | None, changes: Mapping[str, Any]) -> Setting:
     if setting is not None:
         if "t_ckpt_s" in changes and "t_ckpt_p95_s" not in changes:
             setting = replace(setting, t_ckpt_p95_s=0.0)
-        return replace(setting, **changes)
+        is_open = setting.is_open and "work_s" not in changes
+        return replace(setting, **changes, is_open=is_open)
     missing = [name for name in ("t_ckpt_s", "mtbf_s") if name not in changes]
     if missing:
         named = " and ".join("mtbf_h" if name == "mtbf_s" else name for name in missing)
@@ -284,7 +297,7 @@ def changed(setting: Setting | None, changes: Mapping[str, Any]) -> Setting:
             fix="name a run that has a plan, or say at least t_ckpt_s=… and mtbf_h=…",
         )
     start = {"work_s": _OPEN_END * changes["mtbf_s"], "interval_s": 1.0, **changes}
-    found = Setting(**start)
+    found = Setting(**start, is_open="work_s" not in changes)
     if "interval_s" not in changes:
         found = replace(found, interval_s=max(found._best_s(), 1.0))
     return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from milepost.planner.words import duration, percent
 
 Row = Mapping[str, Any]
+
+_FEW = 100
+"""Fewer interruptions than this do not show what interruptions cost."""
 
 
 def describe(found: Mapping[str, Any]) -> Iterator[str]:
@@ -34,6 +38,10 @@ def describe(found: Mapping[str, Any]) -> Iterator[str]:
     )
     for row in found["policies"]:
         yield _row(row, has_price)
+    events = min(row["events"] for row in found["policies"])
+    if events < _FEW:
+        yield ""
+        yield f"only {events} interruptions in all: the intervals say little; play more (--jobs)"
     best = min(found["policies"], key=lambda row: row["overhead"]["mean"])
     span = best["makespan_s"]
     yield ""
@@ -44,12 +52,13 @@ def describe(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(name: str, text: str) -> Iterator[str]:
-    yield f"{name:<10} {text}"
+    for number, line in enumerate(textwrap.wrap(text, 69)):
+        yield f"{'' if number else name:<10} {line}"
 
 
 def _job(setting: Mapping[str, Any]) -> str:
     parts = [
-        f"{duration(setting['work_s'])} of work",
+        f"{duration(setting['work_s'])} of work{' (assumed)' if setting['is_open'] else ''}",
         f"checkpoint {duration(setting['t_ckpt_s'])}",
         f"restore {duration(setting['restore_s'])}",
         f"downtime {duration(setting['downtime_s'])}",
