@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -224,3 +225,25 @@ def test_credentials_that_are_missing_are_named_at_once(
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         with pytest.raises(StorageError, match="credentials"):
             open_tier(place).put_bytes("a", b"1")
+
+
+def test_the_rate_is_kept_within_5_percent_over_http(place: str, tmp_path: Path) -> None:
+    """A busy machine may send less, but never in all of several tries, and never more."""
+    rate = 6e6
+    (tmp_path / "data").write_bytes(bytes(12_000_000))
+    open_tier(place).put_bytes("hello", b"the connection stands")
+    reached = []
+    for number in range(4):
+        tier = open_tier(place, max_bandwidth_mb_s=rate / 1e6)
+        marks = [(time.monotonic(), 0)]
+
+        def note(size_bytes: int, marks: list[tuple[float, int]] = marks) -> None:
+            marks.append((time.monotonic(), marks[-1][1] + size_bytes))
+
+        tier.put_file(tmp_path / "data", f"data{number}", progress=note)
+        start = marks[0][0]
+        assert all(sent <= rate * (at - start) * 1.05 for at, sent in marks[1:])
+        reached.append(marks[-1][1] / (marks[-1][0] - start) / rate)
+        if reached[-1] > 0.95:
+            break
+    assert max(reached) > 0.95, reached

@@ -16,7 +16,9 @@ def open_tier(place: str, *, retry_limit: int = 5, max_bandwidth_mb_s: float | N
     What may pass is tried again `retry_limit` times; `max_bandwidth_mb_s` (10^6 bytes/s) limits sending.
     """
     expanded = expand(place)
-    tier = _open(expanded.removeprefix("file://") if expanded.startswith("file:///") else expanded)
+    tier = base = _open(
+        expanded.removeprefix("file://") if expanded.startswith("file:///") else expanded
+    )
     if retry_limit > 0:
         from milepost.tiers.retry import RetryTier
 
@@ -24,7 +26,8 @@ def open_tier(place: str, *, retry_limit: int = 5, max_bandwidth_mb_s: float | N
     if max_bandwidth_mb_s is not None:
         from milepost.tiers.limit import LimitTier, TokenBucket
 
-        tier = LimitTier(tier, TokenBucket(max_bandwidth_mb_s * 1e6))
+        piece_bytes = getattr(base, "piece_bytes", 0)
+        tier = LimitTier(tier, TokenBucket(max_bandwidth_mb_s * 1e6, piece_bytes=piece_bytes))
     return tier
 
 

@@ -42,6 +42,8 @@ class FsspecTier:
                 fix="install the fsspec package of that protocol, for s3:// `pip install milepost[s3]`",
             ) from error
         self._root = root.rstrip("/")
+        self.piece_bytes = part_bytes(self._protocol, 0) or 0
+        """What is sent at once, for whoever limits the rate."""
         if self._protocol in S3:
             self._fs.retries = 1  # `RetryTier` counts and spaces them
 

@@ -16,20 +16,22 @@ class TokenBucket:
     """Lets `bytes_per_s` through: never more from the start, and as much as the other end takes.
 
     Time in which nothing was taken is worth a quarter of a second at most, so that over five
-    seconds and more the rate is kept within 5 %. Threads share it: what one takes, the others
-    wait for.
+    seconds and more the rate is kept within 5 %. Where the other end takes `piece_bytes` at once,
+    the time for one of them counts too. Threads share it: what one takes, the others wait for.
     """
 
     def __init__(
         self,
         bytes_per_s: float,
         *,
+        piece_bytes: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not bytes_per_s > 0:
             raise ValueError(f"a rate of {bytes_per_s} bytes/s lets nothing through")
         self._rate, self._clock, self._sleep = bytes_per_s, clock, sleep
+        self._most = max(_IDLE_S * bytes_per_s, piece_bytes)
         self._tokens, self._last = 0.0, clock()
         self._lock = threading.Lock()
 
@@ -38,7 +40,7 @@ class TokenBucket:
         with self._lock:
             now = self._clock()
             earned = self._tokens + (now - self._last) * self._rate
-            self._tokens = min(earned, _IDLE_S * self._rate)
+            self._tokens = min(earned, self._most)
             self._last = now
             self._tokens -= size_bytes
             wait_s = max(-self._tokens / self._rate, 0.0)
