@@ -49,13 +49,14 @@ def _worth(texts: tuple[str, ...]) -> tuple[int, int]:
 def _candidates(pattern: str) -> Iterator[tuple[str, ...]]:
     """The plain runs of a pattern without alternatives, and what its groups need."""
     run = ""
-    for text, kind, is_optional in _pieces(pattern):
-        if kind == "plain" and not is_optional:
+    for text, kind, count in _pieces(pattern):
+        is_needed = count in ("", "+")
+        if kind == "plain" and is_needed:
             run += text
-            continue
-        yield (run,)
-        run = ""
-        if kind == "group" and not is_optional:
+        if kind != "plain" or count:  # what follows may stand farther away
+            yield (run,)
+            run = ""
+        if kind == "group" and is_needed:
             yield _needed(text)
     yield (run,)
 
@@ -70,15 +71,13 @@ def _alternatives(pattern: str) -> Iterator[str]:
     yield pattern[begin:]
 
 
-def _pieces(pattern: str) -> Iterator[tuple[str, str, bool]]:
-    """Characters and groups: text, whether `plain`, `group` or `other`, and whether optional."""
+def _pieces(pattern: str) -> Iterator[tuple[str, str, str]]:
+    """Characters and groups: text, whether `plain`, `group` or `other`, and `*`, `+`, `?`, `{`."""
     at = 0
     while at < len(pattern):
         end = _end_of_piece(pattern, at)
-        after = pattern[end : end + 1]
-        is_optional = after in ("*", "?") or pattern.startswith("{0", end) or after == "{"
-        piece = pattern[at:end]
-        yield _inside(piece), _kind(piece), is_optional and after != ""
+        count = pattern[end] if pattern[end : end + 1] in tuple("*+?{") else ""
+        yield _inside(pattern[at:end]), _kind(pattern[at:end]), count
         at = end
         while at < len(pattern) and pattern[at] in "*+?{":
             at = pattern.index("}", at) + 1 if pattern[at] == "{" else at + 1
