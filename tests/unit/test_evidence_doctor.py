@@ -96,6 +96,9 @@ def test_damage_names_what_is_left(tmp_path: Path) -> None:
         "scratch: 000002-a1: rank_0.bin: block 3",
         "newest intact one: 000001-a1 in scratch, step 100",
     )
+    warm = replace(place(generation("000001-a1"))[0], tier="warm")
+    found = one(with_patient(case, places=(*place(bad), warm)))
+    assert found.cause == "damaged" and "000001-a1 in warm" in found.evidence[-1]
     found = one(with_patient(case, places=place(bad)))
     assert found.cause == "no_intact_one" and "no intact generation" in found.evidence[-1]
     found = one(with_patient(case, places=place(generation("000001-a1"), audit=("line 2",))))

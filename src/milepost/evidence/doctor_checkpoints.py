@@ -42,7 +42,7 @@ def _damaged(patient: Patient, place: Checkpoints) -> Iterator[Diagnosis]:
     fields = {"folder": place.folder}
     if bad:
         told = [f"{place.tier}: {damage}" for g in bad for damage in g.damages]
-        left = [g for g in place.generations if not g.damages]
+        left = [g for g in patient.generations() if not g.damages]
         cause = "damaged" if left else "no_intact_one"
         evidence = (*told[:_NAMED], _left(patient, place))
         yield Diagnosis(ailment, cause, patient.name, evidence, fields)
