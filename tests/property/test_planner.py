@@ -19,10 +19,16 @@ from milepost.config.spec import (
 )
 from milepost.model import WorkKind
 from milepost.planner import theory
+from milepost.planner.levels import two_tier_overhead
 from milepost.planner.make import make_plan
 from milepost.planner.rate import gamma_posterior
 from milepost.planner.report import report_html
+from milepost.planner.reservation import reservation_overhead
 from milepost.planner.sharding import split_tasks
+from milepost.planner.simulate import simulate
+from milepost.planner.simulation.failures import Exponential
+from milepost.planner.simulation.job import FarTier, Job, Preemption, Walltime
+from milepost.planner.simulation.policies import EvenSplit, Every
 from milepost.planner.summary import summarise
 from milepost.planner.walltime import even_split
 
@@ -76,6 +82,98 @@ def test_an_even_split_ends_with_the_reservation(ckpt: float, mtbf: float, left:
     if interval > 0.0:
         parts = left / (interval + ckpt)
         assert parts == pytest.approx(round(parts), rel=1e-6)
+
+
+@given(
+    ckpt=st.floats(0.1, 100.0),
+    mtbf=st.floats(100.0, 1e6),
+    left=st.floats(200.0, 1e5),
+    rest=st.tuples(*[st.floats(0.0, 100.0)] * 3),
+)
+def test_no_number_of_pieces_beats_the_best_by_much(
+    ckpt: float, mtbf: float, left: float, rest: tuple[float, float, float]
+) -> None:
+    """The even split is the best whole number of pieces up to a hundredth of the time."""
+    parts = max(1, round(left / (theory.exact_interval(ckpt, mtbf) + ckpt)))
+    chosen = reservation_overhead(left, parts, ckpt, mtbf, *rest)
+    for other in {1, max(1, parts - 1), parts + 1, 2 * parts}:
+        if left / other > ckpt:
+            found = reservation_overhead(left, other, ckpt, mtbf, *rest)
+            assert chosen <= found + 0.01 * (1.0 + found)
+
+
+@given(
+    near=st.floats(0.1, 20.0),
+    far=st.floats(1.0, 200.0),
+    count=st.integers(1, 30),
+    period=st.floats(10.0, 1e4),
+    mtbf=st.tuples(st.floats(500.0, 1e6), st.floats(500.0, 1e6)),
+    rest=st.tuples(*[st.floats(0.0, 100.0)] * 3),
+)
+def test_two_tiers_cost_more_than_their_checkpoints_and_less_than_one_far_tier(
+    near: float,
+    far: float,
+    count: int,
+    period: float,
+    mtbf: tuple[float, float],
+    rest: tuple[float, float, float],
+) -> None:
+    found = two_tier_overhead(period, count, near, far, *mtbf, *rest)
+    assert found >= (count * near + far) / period * (1 - 1e-9)
+    both = 1.0 / (1.0 / mtbf[0] + 1.0 / mtbf[1])
+    slowest = max(rest[0], rest[1])
+    alone = theory.exact_overhead(period, far + count * near, both, slowest, rest[2])
+    assert found <= alone * (1 + 1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    job=st.builds(
+        Job,
+        work_s=st.floats(100.0, 1e5),
+        t_ckpt_s=st.floats(0.0, 50.0),
+        restore_s=st.floats(0.0, 50.0),
+        downtime_s=st.floats(0.0, 500.0),
+        lag_s=st.floats(0.0, 100.0),
+        walltime=st.one_of(
+            st.none(),
+            st.builds(
+                Walltime, st.floats(3000.0, 1e5), st.floats(0.0, 500.0), in_place=st.booleans()
+            ),
+        ),
+        preemption=st.one_of(
+            st.none(),
+            st.builds(Preemption, st.floats(3000.0, 1e5), st.floats(0.0, 200.0), st.just(20.0)),
+        ),
+        far=st.one_of(
+            st.none(),
+            st.builds(
+                FarTier,
+                st.integers(1, 5),
+                st.floats(0.0, 50.0),
+                st.floats(0.0, 100.0),
+                st.floats(0.0, 1.0),
+                st.floats(0.0, 100.0),
+            ),
+        ),
+    ),
+    mtbf=st.floats(5e3, 1e6),
+    interval=st.floats(50.0, 1000.0),
+    seed=st.integers(0, 1000),
+)
+def test_simulated_time_is_accounted_for(job: Job, mtbf: float, interval: float, seed: int) -> None:
+    """Wall time is work, lost work, standstill, restores and waits; none of them is negative."""
+    policy = EvenSplit(Every(interval), job.t_ckpt_s)
+    runs = simulate(job, Exponential(mtbf), policy, 20, seed)
+    tiny = 1e-9 * float(runs.wall_s.max()) + 1e-6
+    for part in (runs.lost_s, runs.checkpoint_s, runs.restore_s, runs.waiting_s):
+        assert part.min() >= -tiny
+    assert runs.wall_s.min() >= job.work_s + job.t_ckpt_s - tiny
+    assert (runs.saved_preemptions <= runs.preemptions).all()
+    waits = job.downtime_s * runs.failures
+    if job.walltime is None and job.preemption is None:
+        assert abs(runs.waiting_s - waits).max() <= tiny
+        assert runs.allocations.max() == 1
 
 
 @given(failures=st.integers(0, 50), exposure=st.floats(1.0, 1e7))

@@ -124,14 +124,25 @@ def test_textbook_understates_the_cost(ckpt_s: float, mtbf_s: float, factor: flo
 
 
 @pytest.mark.parametrize(
-    ("ckpt_s", "at_default", "at_best"), [(5, 0.042, 0.011), (30, 0.25, 0.026)]
+    ("ckpt_s", "at_default", "at_best", "times"), [(5, 0.042, 0.011, 3.9), (30, 0.25, 0.026, 9.5)]
 )
 def test_default_interval_is_dear_when_checkpoints_are(
-    ckpt_s: float, at_default: float, at_best: float
+    ckpt_s: float, at_default: float, at_best: float, times: float
 ) -> None:
     best = theory.exact_interval(ckpt_s, 24 * HOUR)
-    assert theory.exact_overhead(120, ckpt_s, 24 * HOUR) == pytest.approx(at_default, abs=2e-3)
-    assert theory.exact_overhead(best, ckpt_s, 24 * HOUR) == pytest.approx(at_best, abs=1e-3)
+    default = theory.exact_overhead(120, ckpt_s, 24 * HOUR)
+    least = theory.exact_overhead(best, ckpt_s, 24 * HOUR)
+    assert default == pytest.approx(at_default, abs=2e-3)
+    assert least == pytest.approx(at_best, abs=1e-3)
+    assert default / least == pytest.approx(times, rel=0.03)
+
+
+@pytest.mark.parametrize("ckpt_s", [0.1, 0.2, 0.5])
+def test_default_interval_is_fine_for_short_checkpoints(ckpt_s: float) -> None:
+    best = theory.exact_interval(ckpt_s, 24 * HOUR)
+    least = theory.exact_overhead(best, ckpt_s, 24 * HOUR)
+    assert theory.exact_overhead(120, ckpt_s, 24 * HOUR) <= 1.45 * least
+    assert theory.young_interval(ckpt_s, 7200 / ckpt_s) == pytest.approx(120)
 
 
 @pytest.mark.parametrize(("work", "chunks"), [(30000, 529), (600, 11), (120, 2)])
@@ -352,6 +363,9 @@ def test_two_tiers() -> None:
     alone = 1 / (1 / 600 + 1 / 7200)
     one_tier = theory.exact_overhead(theory.exact_interval(30, alone), 30, alone, 30)
     assert one_tier == pytest.approx(0.498, rel=1e-2)
+    exact = levels.two_tier_overhead(657.27, 19, 1, 30, 600, 7200, 1, 30)
+    assert exact == pytest.approx(0.1720, rel=1e-3)
+    assert one_tier / exact == pytest.approx(2.9, rel=0.02)
 
 
 def test_best_two_tiers_is_the_best_by_the_exact_overhead() -> None:
@@ -393,6 +407,9 @@ def test_mtbf_scales_with_nodes() -> None:
     assert levels.job_mtbf(16384 / 8, 6.5e-3) == pytest.approx(1.803 * HOUR, rel=1e-3)
     assert levels.job_mtbf(131072 / 8, 6.5e-3) == pytest.approx(0.225 * HOUR, rel=2e-3)
     assert levels.job_mtbf(128, 6.5e-3) == pytest.approx(28.8 * HOUR, rel=2e-3)
+    assert levels.job_mtbf(1, 6.5e-3) == pytest.approx(154 * 24 * HOUR, rel=2e-3)
+    per_job = 24 / 7.9 - 128 * 6.5e-3
+    assert levels.job_mtbf(128, 6.5e-3, per_job) == pytest.approx(7.9 * HOUR)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ def silent_error_period(
     """Work between verified checkpoints (seconds) and its overhead, with silent errors.
 
     W* = sqrt((V + C) / (ls + lf/2)), overhead 2 sqrt((V + C)(ls + lf/2)): a silent error loses
-    the whole period, a failure half of it. Keep two verified generations.
+    the whole period, a failure half of it (after Benoit et al., IEEE TC 2017; first order). Keep
+    two verified generations.
     """
     rate = 1.0 / positive("silent_mtbf_s", silent_mtbf_s) + 0.5 / positive("mtbf_s", mtbf_s)
     paid_s = verify_s + t_ckpt_s
@@ -163,7 +164,8 @@ def job_mtbf(
 ) -> float:
     """MTBF of a job in seconds from the rate of its nodes and a part that does not scale.
 
-    Pure hardware scaling (`job_failures_per_day` 0) is several times too good for small jobs.
+    Pure hardware scaling (`job_failures_per_day` 0) is several times too good for small jobs
+    (measured by Kokolis et al. 2024, arXiv 2410.21680).
     """
     return 86400.0 / positive("rate", nodes * failures_per_node_day + job_failures_per_day)
 

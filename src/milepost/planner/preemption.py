@@ -55,7 +55,8 @@ def _normal(z: float) -> float:
 def effective_mtbf(mtbf_s: float, preempt_mtbf_s: float | None, saved_chance: float) -> float:
     """M_eff in seconds: 1/M_eff = 1/M_fail + (1 - p)/M_preempt.
 
-    `preempt_mtbf_s` is the mean time between preemptions (None: there are none), p the chance
+    Two independent Poisson streams, the second thinned by what is saved in time (Kingman 1993,
+    Poisson Processes, 1.3 and 2.2). `preempt_mtbf_s` is the mean time between preemptions (None: there are none), p the chance
     that the notice is long enough.
     """
     if preempt_mtbf_s is None:

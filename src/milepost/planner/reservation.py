@@ -31,11 +31,16 @@ def reservation_overhead(
     useful_s = period_s - not_negative("t_ckpt_s", t_ckpt_s)
     lives = math.exp(-rate * (restore_s + left_s))
     time_s = (mtbf_s + downtime_s) * (1.0 - lives) + requeue_s * lives
-    saved = math.fsum(
-        math.exp(-rate * (restore_s + min(i * period_s + durable_lag_s, left_s)))
-        for i in range(1, parts + 1)
-    )
+    # The pieces that are durable before the end are a geometric series.
+    early = min(max(math.floor((left_s - durable_lag_s) / period_s), 0), parts)
+    series = math.exp(-rate * (restore_s + durable_lag_s)) * _series(rate * period_s, early)
+    saved = series + (parts - early) * lives
     return time_s / (useful_s * saved) - 1.0 if useful_s * saved > 0.0 else math.inf
+
+
+def _series(x: float, count: int) -> float:
+    """The sum of e^(-i x) over i = 1 … count."""
+    return math.expm1(-count * x) / math.expm1(-x) * math.exp(-x) if x > 0.0 else float(count)
 
 
 def saved_work(
@@ -50,7 +55,8 @@ def saved_work(
 
     V(t) = max over w of e^(-(w+C)/M) (w + V(t-w-C)) + the integral over x < w+C of
     e^(-x/M)/M V(t-x-gone) dx, V(t) = 0 for t <= C: dynamic programming on a grid of `step_s`
-    (`gone_s` = D + R). `interval` maps the seconds left to the work before the next checkpoint,
+    (`gone_s` = D + R; Bellman's principle on the renewal at each failure, with the mean of a step
+    for its failures). `interval` maps the seconds left to the work before the next checkpoint,
     or to more than fits for none; None: the best of all. Quadratic in length_s/step_s.
     """
     import numpy as np
