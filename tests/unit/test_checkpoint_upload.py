@@ -314,6 +314,45 @@ def test_from_warm_to_cold(tmp_path: Path) -> None:
     assert (saved.step, saved.tier) == (4, "cold")
 
 
+def test_what_goes_on_to_cold_is_a_rule(tmp_path: Path) -> None:
+    """Every fourth, what a person marked, and in the end the last one."""
+    warm, cold = LocalTier(tmp_path / "warm"), LocalTier(tmp_path / "cold")
+    place = tmp_path / "scratch"
+    tiers = {"warm": warm, "cold": cold, "to": "cold", "cold_every": 4}
+    with Checkpointer(place, **tiers, rotation=9, delta=False) as ck:
+        for step in range(7):
+            if step == 5:
+                ck._store.hook = lambda name: (
+                    ck._store.set_gold("000006-a0") if name == "committed" else None
+                )
+            ck.save(step, {"x": np.arange(step)}, None)
+            ck.wait()
+            ck._store.hook = lambda name: None
+            assert ck._session._uploader is not None
+            assert ck._session._uploader.wait(30)
+        assert Remote("cold", cold).generations() == ["000006-a0", "000004-a0"]
+    assert Remote("cold", cold).generations() == ["000007-a0", "000006-a0", "000004-a0"]
+    assert len(Remote("warm", warm).generations()) == 7
+
+
+def test_gold_is_not_overtaken(store: CheckpointStore, tmp_path: Path) -> None:
+    """Rotation would keep it for long, and it would have been in one place only."""
+    tier = Slow(tmp_path / "warm")
+    store.set_gold("000002-a0")
+    targets = [Target(Remote("warm", tier), is_gold=lambda name: name in store.gold())]
+    uploader = Uploader(store, targets)
+    uploader.offer("000001-a0")
+    assert tier.is_sending.wait(30)
+    for name in ("000002-a0", "000003-a0", "000004-a0"):
+        uploader.offer(name)
+    assert uploader.held() == {"000001-a0", "000002-a0", "000004-a0"}
+    tier.may_send.set()
+    uploader.close(30)
+    sent = [name.partition("/")[0] for name in tier.sent if name.endswith(OK)]
+    assert sent == ["000001-a0", "000004-a0", "000002-a0"], "the newest comes first"
+    assert uploader.metrics().overtaken_count == 1
+
+
 def test_what_is_too_old_leaves_the_cold_tier(store: CheckpointStore, tmp_path: Path) -> None:
     from milepost.checkpoint.session import archive_of
 

@@ -129,7 +129,7 @@ def test_every_key_reaches_the_spec() -> None:
           encrypt: {key_env: KEY}
           signal: USR1
           contents: [{name: "rank_{rank}.bin"}]
-          uploader: {enable: false, to: cold, max_bandwidth_mb_s: null, retries: 1}
+          uploader: {enable: false, to: cold, max_bandwidth_mb_s: null, retries: 1, cold_every: 4}
           retention: {ttl_days: null, gold_every: 7, max_gap_s: 3600}
           when_busy: wait
           staging_limit_mb: 64
@@ -162,7 +162,7 @@ def test_every_key_reaches_the_spec() -> None:
         specs.EncryptSpec(key_env="KEY"),
         "USR1",
         ("rank_{rank}.bin",),
-        specs.UploaderSpec(False, "cold", None, 1),
+        specs.UploaderSpec(False, "cold", None, 1, 4),
         None,
         7,
         3600,

@@ -23,7 +23,8 @@ class Options:
     `folder` holds the generations; `warm` and `cold` are places (paths or URLs) whose top holds
     the same generations. Times are seconds, `deadline` is seconds since the epoch, and
     `max_bandwidth_mb_s` is 10^6 bytes/s. `upload` False only reads from
-    `warm`; `to` is `warm`, or `cold` to go on from warm to cold. `rank_timeout_s` bounds every
+    `warm`; `to` is `warm`, or `cold` to go on from warm to cold with every `cold_every`-th
+    generation, the gold ones and the last. `rank_timeout_s` bounds every
     wait of a rank for the others. With `mtbf_s`, the interval is the one that loses least, and
     `interval_s` counts until a save was measured; it is then at most
     `interval_most_s`. `mtbf_file` holds a newer MTBF once there is one: `{"mtbf_s": …}`.
@@ -48,6 +49,7 @@ class Options:
     allow: tuple[str, ...] = ()
     upload: bool = True
     to: str = "warm"
+    cold_every: int = 1
     max_bandwidth_mb_s: float | None = None
     retries: int = 5
     rank_timeout_s: float = 600.0
@@ -63,6 +65,7 @@ class Options:
         for name, least in (
             ("interval_s", 0),
             ("rotation", 1),
+            ("cold_every", 1),
             ("retries", 0),
             ("rank_timeout_s", 0),
         ):

@@ -19,7 +19,7 @@ from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.rekey import finish_rekeys
 from milepost.checkpoint.rekey_far import finish_far
 from milepost.checkpoint.restore import Redecompose, Saved, restore_together
-from milepost.checkpoint.retention import Retention
+from milepost.checkpoint.retention import Retention, is_periodic_gold
 from milepost.checkpoint.room import Room
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
@@ -77,7 +77,7 @@ class Session:
         self._metrics, self._saves = MetricsFile(), SaveMetrics()
         self._restored: str | None = None
         self._verified: set[str] = set()
-        self._there: list[set[str]] = []
+        self._there: list[tuple[Target, set[str]]] = []
         self._is_open = False
 
     def open(self) -> None:
@@ -95,7 +95,7 @@ class Session:
             finish_far(self._store, target.remote)
             there = set(target.remote.generations())
             self._store.reserve({*there, *names_there(target.remote)})
-            self._there.append(there)
+            self._there.append((target, there))
         if targets:
             self._uploader = Uploader(
                 self._store,
@@ -118,7 +118,15 @@ class Session:
                 where="tiers.cold",
                 fix="name a path or URL there, or send to warm",
             )
-        return [Target(one, rules[one.label]) for one in self._remotes if one.label in wanted]
+        every = {"warm": 1, "cold": self._options.cold_every}
+        return [
+            Target(one, rules[one.label], every[one.label], self._is_gold)
+            for one in self._remotes
+            if one.label in wanted
+        ]
+
+    def _is_gold(self, name: str) -> bool:
+        return is_periodic_gold(name, self._rules) or name in self._store.gold()
 
     def committer(self) -> Committer:
         """The background writer, configured."""
@@ -163,7 +171,8 @@ class Session:
 
     def _offer_what_was_not_sent(self, name: str) -> None:
         """Its writer may have died before it had sent it."""
-        if self._uploader is not None and not all(name in there for there in self._there):
+        is_missing = any(target.wants(name) and name not in there for target, there in self._there)
+        if self._uploader is not None and is_missing:
             self._uploader.offer(name)
 
     def tell(self, committed: Committed | None, error: BaseException | None, waits: Waits) -> None:

@@ -2,6 +2,10 @@
 
 scratch -> warm          uploader.to: warm
 scratch -> warm -> cold  uploader.to: cold; cold is served when nothing waits for warm
+
+A newer offer overtakes an older one that still waits, but not one that is to be kept for long
+(gold). Into the cold tier goes every so many of those that warm got, the gold ones, and at the end
+the last one.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from milepost.checkpoint.known import Notes
+from milepost.checkpoint.manifest import parse_name
 from milepost.checkpoint.metrics import UploadMetrics
 from milepost.checkpoint.prune import prune_remote
 from milepost.checkpoint.retention import Retention
@@ -28,10 +33,16 @@ _NOTE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A tier that is sent to, and what is kept there (None: everything)."""
+    """A tier that is sent to, what is kept there (None: everything), and which get there: every
+    `every`-th by number, what `is_gold`, and the last one."""
 
     remote: Remote
     rules: Retention | None = None
+    every: int = 1
+    is_gold: Callable[[str], bool] = lambda name: False
+
+    def wants(self, name: str) -> bool:
+        return parse_name(name)[0] % self.every == 0 or self.is_gold(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +58,14 @@ class _Lane:
     """What waits for one target, and what was proved there by this process."""
 
     target: Target
-    waiting: _Offer | None = None
+    waiting: list[_Offer] = field(default_factory=list)
+    passed_by: _Offer | None = None
     proved: dict[str, list[FileProof]] = field(default_factory=dict)
 
 
 class Uploader:
-    """Sends what `offer` names; only the newest offer waits, older ones are overtaken.
+    """Sends what `offer` names; the newest offer waits and those that are gold, others are
+    overtaken.
 
     A generation is held (see `held`) while it waits or is sent, so that rotation leaves it alone.
     The first failure is kept in `error`; later offers are tried all the same. `tell` hears of
@@ -124,7 +137,7 @@ class Uploader:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Finish what was offered; a failure, or a time that is over, is a StorageError."""
-        is_done = self.wait(timeout_s)
+        is_done = self.wait(timeout_s) and self._send_the_last(timeout_s)
         self._notes.close(_NOTE_S)
         with self._condition:
             self._is_closed = True
@@ -140,17 +153,27 @@ class Uploader:
                 fix="the checkpoint is safe in scratch; `milepost upload` sends the rest",
             )
 
+    def _send_the_last(self, timeout_s: float | None) -> bool:
+        """Into the tiers that it passed by, since nothing newer comes; False when time is over."""
+        with self._condition:
+            for lane in self._lanes:
+                offer, lane.passed_by = lane.passed_by, None
+                if offer is not None:
+                    self._put(lane, offer)
+        return self.wait(timeout_s)
+
     def _report(self) -> None:
         with self._telling:
             self._tell(self.metrics())
 
     def _pending(self) -> list[_Offer]:
-        waiting = [lane.waiting for lane in self._lanes if lane.waiting is not None]
+        waiting = [offer for lane in self._lanes for offer in lane.waiting]
         return waiting if self._sending is None else [self._sending, *waiting]
 
     def _put(self, lane: _Lane, offer: _Offer) -> None:
-        self._overtaken_count += lane.waiting is not None
-        lane.waiting = offer
+        kept = [one for one in lane.waiting if lane.target.is_gold(one.generation)]
+        self._overtaken_count += len(lane.waiting) - len(kept)
+        lane.waiting = [*kept, offer]
         self._condition.notify_all()
 
     def _run(self) -> None:
@@ -161,7 +184,7 @@ class Uploader:
                 if index is None:
                     return
                 lane = self._lanes[index]
-                self._sending, lane.waiting = lane.waiting, None
+                self._sending = lane.waiting.pop()
             self._serve(index, lane)
             self._report()
 
@@ -176,12 +199,22 @@ class Uploader:
             self._sending = None
             if error is None:
                 self.error = None
-                if index + 1 < len(self._lanes):
-                    self._put(self._lanes[index + 1], offer)
+                self._pass_on(index + 1, offer)
             else:
                 self._failure_count += 1
                 self.error = self.error or error
             self._condition.notify_all()
+
+    def _pass_on(self, index: int, offer: _Offer) -> None:
+        if index == len(self._lanes):
+            return
+        lane = self._lanes[index]
+        newest = lane.passed_by is None or lane.passed_by.created_s <= offer.created_s
+        if lane.target.wants(offer.generation):
+            self._put(lane, offer)
+            lane.passed_by = None if newest else lane.passed_by
+        elif newest:
+            lane.passed_by = offer
 
     def _send(self, offer: _Offer, lane: _Lane) -> None:
         remote = lane.target.remote

@@ -115,6 +115,7 @@ class UploaderSpec:
     to: Literal["warm", "cold"] = "warm"
     max_bandwidth_mb_s: float | None = 200.0
     retries: int = 5
+    cold_every: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ class Resumable:
             "cold": far.get("cold"),
             "upload": ckpt.uploader.enable,
             "to": ckpt.uploader.to,
+            "cold_every": ckpt.uploader.cold_every,
             "max_bandwidth_mb_s": ckpt.uploader.max_bandwidth_mb_s,
             "retries": ckpt.uploader.retries,
             **self._pacing.start(),
