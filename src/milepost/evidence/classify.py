@@ -18,6 +18,13 @@ from milepost.model import Action, FailureClass, Finding
 
 _EVIDENCE_LINES = 3
 _EVIDENCE_CHARS = 300
+_KILLER_RANK = 90
+_SURE_RANK = 40
+_WARNING_COSTS = 15
+_WARNING = re.compile(r"\bwarn(?:ing)?\b", re.IGNORECASE)
+_LEVEL_CHARS = 60
+"""A line says how serious it is at its beginning."""
+
 _CONFIDENCE = ((90, 0.95), (75, 0.85), (60, 0.7), (40, 0.5), (20, 0.35), (0, 0.2))
 _ATTEMPT_LINES = 20
 _ATTEMPT_END = re.compile(r"due to (?:preemption|node failure|job requeue)", re.IGNORECASE)
@@ -35,11 +42,18 @@ class Candidate:
 
     signature: Signature
     lines: tuple[int, ...]
+    is_warning: bool = False
+    """All its lines call themselves warnings: what a program went on after is seldom its end."""
+
+    @property
+    def rank(self) -> int:
+        is_complaint = _SURE_RANK <= self.signature.rank < _KILLER_RANK
+        return self.signature.rank - (_WARNING_COSTS if self.is_warning and is_complaint else 0)
 
     @property
     def order(self) -> tuple[int, int]:
         """Sorts the best first: highest rank, then the earliest line."""
-        return -self.signature.rank, self.lines[0] if self.lines else 1 << 40
+        return -self.rank, self.lines[0] if self.lines else 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +131,7 @@ def diagnose(
 
 def _candidates(known: Signatures, log: Log, end: End) -> list[Candidate]:
     found = [
-        Candidate(signature, tuple(lines))
+        Candidate(signature, tuple(lines), _are_warnings(log, lines))
         for signature in known.logs
         if signature.is_for(end.states, end.exits) and (lines := signature.pattern.lines_in(log))
     ]
@@ -126,6 +140,10 @@ def _candidates(known: Signatures, log: Log, end: End) -> list[Candidate]:
     if end.is_success:
         found = [c for c in found if not c.signature.only_failed]
     return sorted(found, key=lambda candidate: candidate.order)
+
+
+def _are_warnings(log: Log, lines: Sequence[int]) -> bool:
+    return all(_WARNING.search(log.lines[number][:_LEVEL_CHARS]) for number in lines)
 
 
 def _harmless(known: Signatures, log: Log, end: End) -> set[int]:
@@ -152,12 +170,12 @@ def _shown(lines: Sequence[str]) -> list[str]:
 
 def _confidence(candidates: Sequence[Candidate]) -> float:
     """By rank; more when another witness agrees, less when an equally near one does not."""
-    best = candidates[0].signature
+    best, *others = candidates
+    subclass = best.signature.subclass
     base = next(value for rank, value in _CONFIDENCE if best.rank >= rank)
-    others = [c.signature for c in candidates[1:]]
-    if any(other.subclass == best.subclass for other in others):
+    if any(other.signature.subclass == subclass for other in others):
         base += 0.1 * (1 - base)
-    if any(o.subclass != best.subclass and best.rank - o.rank <= 3 for o in others):
+    if any(o.signature.subclass != subclass and best.rank - o.rank <= 3 for o in others):
         base *= 0.7
     return round(base, 3)
 
