@@ -2,11 +2,15 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from helpers.slurm_cluster import Cluster
+from milepost.planner.accounting import read_rows
+from milepost.planner.exposure import End
+from milepost.slurm.past import past_jobs
 
 pytestmark = pytest.mark.slurm
 
@@ -144,12 +148,20 @@ def test_mpirun_with_two_ranks(cluster: Cluster, tmp_path: Path) -> None:
     assert sorted(output(tmp_path, job_id).splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
 
 
+def is_failure(job_id: str) -> bool:
+    """Does the job count as a failure of its node where the MTBF is estimated?"""
+    heard = past_jobs(time.time() - 3600, time.time())
+    ends = [span.end for row, span in read_rows(heard.rows, heard.until_s) if row.job_id == job_id]
+    return ends == [End.FAILURE]
+
+
 def test_killed_node_is_missed_and_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     job_id = cluster.submit(tmp_path, "sleep 300", "-w", "n4", "--no-requeue")
     cluster.wait_state(job_id, "RUNNING")
     cluster.testbed("kill-node", "n4")
     try:
         assert cluster.wait_end(job_id, 60) == "NODE_FAIL"
+        cluster.wait("the failure in the record", lambda: is_failure(job_id), 60)
         cluster.wait("node down", lambda: cluster.node_state("n4").startswith("down"))
     finally:
         cluster.testbed("start-node", "n4")

@@ -15,6 +15,7 @@ from milepost.config.spec import (
     Resources,
     RunSpec,
     ShardsSpec,
+    SlurmSpec,
     StageSpec,
     WorkSpec,
 )
@@ -24,6 +25,8 @@ from milepost.planner.make import make_plan
 from milepost.planner.report import report_html
 from milepost.planner.summary import summarise
 from milepost.planner.theory import exact_interval, exact_overhead
+from milepost.slurm.past import PastJobs
+from milepost.slurm.sacct_text import PAST, parse_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
@@ -370,6 +373,25 @@ def test_report_escapes_what_users_write() -> None:
     plan["notes"] = ["<b>bold</b>"]
     assert "<b>" not in report_html(plan)
     assert "no interval to choose" in report_html(plan)
+
+
+def test_preemptions_of_the_past_count_in_interruptible_mode_only() -> None:
+    lines = [
+        "|".join(PAST),
+        "1|1|PREEMPTED|2026-02-22T00:00:00|2026-02-22T00:00:00|2026-02-22T03:00:00|10800|1||spare|low",
+        "2|2|NODE_FAIL|2026-02-22T00:00:00|2026-02-22T00:00:00|2026-02-22T09:00:00|32400|1||main|n",
+    ]
+    rows = parse_rows("\n".join(lines), separator="|")
+    jobs = PastJobs(1771000000.0, 1772359200.0, tuple(rows))
+    calm = make_plan(RESUMABLE, long_smoke(), 1, jobs=jobs)
+    assert calm["mtbf"]["preemptions"] is None
+    assert calm["overhead"]["mtbf_s"] == pytest.approx(12 * HOUR / 1.5)
+    spot = replace(RESUMABLE, planner=PlannerSpec(mode="interruptible"))
+    exposed = make_plan(spot, long_smoke(), 1, jobs=jobs)
+    assert value(exposed, "preemption_mtbf_s") == pytest.approx(3 * HOUR / 1.5)
+    assert exposed["overhead"]["mtbf_s"] < 2 * HOUR
+    named = replace(RESUMABLE, slurm=SlurmSpec(partition="spare"))
+    assert make_plan(named, long_smoke(), 1, jobs=jobs)["mtbf"]["preemptions"] is not None
 
 
 @pytest.mark.parametrize(

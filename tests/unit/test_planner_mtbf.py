@@ -7,7 +7,7 @@ import pytest
 
 from milepost.planner import mtbf
 from milepost.planner.exposure import End, Span, clip
-from milepost.planner.history import History, Source, tally
+from milepost.planner.history import History, Source, gives_way, tally
 from milepost.planner.rate import zero_failure_bound
 
 HOUR = 3600.0
@@ -164,3 +164,25 @@ def test_only_where_somebody_was_preempted_is_one_at_risk_of_it() -> None:
     assert found.low_s is not None and found.high_s is not None
     assert found.low_s < found.value_s < found.high_s
     assert found.source == "1 preemption in 40 h of Slurm's accounting"
+
+
+def test_a_run_that_does_not_give_way_hears_of_its_own_preemptions_alone() -> None:
+    """Preemptions in somebody else's partition are no hazard of on-demand nodes."""
+    gone = Span(0, 10 * HOUR, end=End.PREEMPTION, place="spare/low")
+    past = Source("accounting", "", tally((gone,), {"spare/low"}), (gone,))
+    quiet = Source("attempts", "", tally((Span(0, HOUR),), ()), (Span(0, HOUR),))
+    known = History((past, quiet))
+    assert mtbf.estimate_preemption(known, None, is_exposed=False) is None
+    assert preempted_s(known, None) == pytest.approx(10 * HOUR / 1.5)
+    own = Span(0, HOUR, end=End.PREEMPTION)
+    told = History((past, Source("attempts", "", tally((own,), {""}), (own,))))
+    found = mtbf.estimate_preemption(told, None, is_exposed=False)
+    assert found is not None
+    assert found.value_s == pytest.approx(HOUR / 1.5)
+
+
+def test_the_partition_or_qos_of_a_run_tells_whether_it_gives_way() -> None:
+    known = history(Span(0, HOUR, end=End.PREEMPTION, place="spare/low"))
+    assert gives_way(known, "spare", None) and gives_way(known, None, "low")
+    assert not gives_way(known, "main", "normal") and not gives_way(known, None, None)
+    assert not gives_way(history(Span(0, HOUR, place="spare/low")), "spare", "low")

@@ -9,7 +9,7 @@ from milepost.config.spec import RunSpec
 from milepost.model import WorkKind
 from milepost.planner import mtbf as mtbf_of
 from milepost.planner.expected import Conditions
-from milepost.planner.history import History
+from milepost.planner.history import History, gives_way
 from milepost.planner.interval import Interval, choose_interval
 from milepost.planner.machine import Machine
 from milepost.planner.measured import Measured, Spread
@@ -28,6 +28,7 @@ class Hazard:
 
     failures: Mtbf
     preemptions: Mtbf | None
+    is_exposed: bool
     saved_chance: float
     value_s: float
     low_s: float | None
@@ -163,7 +164,10 @@ def _hazard(
     spec: RunSpec, history: History, machine: Machine, t_ckpt: Spread | None, step_s: float | None
 ) -> Hazard:
     failures = mtbf_of.estimate(spec.planner.mtbf_h, history, machine.mtbf_h)
-    preemptions = mtbf_of.estimate_preemption(history, machine.preempt_mtbf_h)
+    is_exposed = machine.is_interruptible or gives_way(
+        history, spec.slurm.partition, spec.slurm.qos
+    )
+    preemptions = mtbf_of.estimate_preemption(history, machine.preempt_mtbf_h, is_exposed)
     saved = 0.0
     if preemptions is not None and machine.notice_s is not None and t_ckpt is not None:
         saved = forced_checkpoint_chance(
@@ -179,6 +183,7 @@ def _hazard(
     return Hazard(
         failures,
         preemptions,
+        is_exposed,
         saved,
         effective_mtbf(failures.value_s, value_s, saved),
         both(failures.low_s, low_s),

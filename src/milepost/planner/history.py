@@ -75,6 +75,18 @@ class History:
         return tuple(span for source in self.sources for span in source.spans)
 
 
+def gives_way(history: History, partition: str | None, qos: str | None) -> bool:
+    """Was somebody preempted in the partition or QOS that a run names?"""
+    for span in history.spans:
+        if span.end is End.PREEMPTION and span.place:
+            place = span.place.split("/")
+            if (partition is not None and place[0] == partition) or (
+                qos is not None and place[-1] == qos
+            ):
+                return True
+    return False
+
+
 def read_history(
     attempts: Sequence[Record] = (),
     jobs: PastJobs | None = None,

@@ -17,6 +17,8 @@ _OPEN = 0.5
 """A share of the nodes with a wider interval than this is not told by the data."""
 
 
+_ALIKE = 1.25
+"""Jobs whose size differs by less than this factor need not be told apart."""
 _NAMES = {"accounting": "Slurm's accounting", "attempts": "the run's attempts"}
 
 
@@ -73,11 +75,17 @@ def estimate(
     return _with_gaps(found, between, observed.node_s)
 
 
-def estimate_preemption(history: History, profile_h: float | None) -> Mtbf | None:
+def estimate_preemption(
+    history: History, profile_h: float | None, is_exposed: bool = True
+) -> Mtbf | None:
     """Mean time between preemptions of a job, whatever its size; None when none was seen or stated.
 
-    Only executions where somebody was preempted count as being at risk of it.
+    Only executions where somebody was preempted count as being at risk of it. A run that is not
+    `is_exposed` (its mode is not interruptible) hears of its own preemptions alone.
     """
+    if not is_exposed:
+        own = tuple(source for source in history.sources if source.name == "attempts")
+        history = replace(history, sources=own)
     places = {span.place for span in history.spans if span.end is End.PREEMPTION}
     at_risk = [replace(one, nodes=1) for one in history.spans if one.place in places]
     between = gaps(at_risk, End.PREEMPTION)
@@ -191,13 +199,13 @@ def _source(counts: Counts, kind: End, seen: str, believed: str | None) -> str:
 def _notes(counts: Counts, nodes: int, width: float) -> tuple[str, ...]:
     """What the data cannot tell, and what is assumed instead."""
     mean = counts.node_s / counts.job_s
-    is_same = all(size == nodes for size in counts.sizes) and abs(mean - nodes) < 1e-6 * nodes
-    if is_same or not counts.failures or width <= _OPEN:
+    is_alike = 1.0 / _ALIKE < mean / nodes < _ALIKE
+    if is_alike or not counts.failures or width <= _OPEN:
         return ()
+    told = "1 failure does" if counts.failures == 1 else f"{counts.failures} failures do"
     return (
-        f"the jobs of the past had {mean:.3g} nodes on average, a shard has {nodes}: "
-        f"{counts.failures} failures do not tell whether failures grow with the nodes, "
-        "so both extremes are weighed as the data allow",
+        f"the jobs of the past had {mean:.3g} nodes on average, a shard has {nodes}: {told} not "
+        "tell whether failures grow with the nodes, so both extremes are weighed as the data allow",
     )
 
 

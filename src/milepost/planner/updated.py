@@ -49,7 +49,7 @@ def mtbf_record(history: History, found: Forecast, stated_h: float | None) -> di
             "profile_h": machine.mtbf_h,
             "preempt_h": machine.preempt_mtbf_h,
             "saved_chance": hazard.saved_chance,
-            "is_interruptible": machine.is_interruptible,
+            "is_exposed": hazard.is_exposed,
         },
     }
 
@@ -74,14 +74,16 @@ def update(block: Json | None, attempts: Sequence[Record]) -> Update:
     """
     believed: Json = (block or {}).get("believed") or {}
     own = read_history(attempts).sources[-1]
-    if believed.get("is_interruptible"):
+    if believed.get("is_exposed"):
         own = _all_preemptible(own)
     history = History((*_without_run(block), own))
     stated_h, profile_h = believed.get("stated_h"), believed.get("profile_h")
     # What the contract states is worth one failure now: the run itself is the better witness.
     prior_h, whose = (profile_h, "profile") if stated_h is None else (stated_h, "config")
     failures = estimate(None, history, prior_h, believed=whose)
-    preemptions = estimate_preemption(history, believed.get("preempt_h"))
+    preemptions = estimate_preemption(
+        history, believed.get("preempt_h"), bool(believed.get("is_exposed"))
+    )
     seen = own.tally
     count = sum(seen.failures.values()) + seen.preemptions
     if not failures.is_known and preemptions is None:
