@@ -40,6 +40,7 @@ SHARDS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(count=st.integers(1, 2000), shards=SHARDS, task_s=seconds, cpus=st.integers(1, 64))
 def test_slices_hold_every_task_once(
     count: int, shards: ShardsSpec, task_s: float, cpus: int
@@ -52,6 +53,7 @@ def test_slices_hold_every_task_once(
     assert min(map(len, slices)) >= 1
 
 
+@settings(deadline=None)
 @given(ckpt=seconds, mtbf=st.floats(1.0, 1e8), factor=st.floats(0.2, 5.0))
 def test_no_interval_beats_the_exact_one(ckpt: float, mtbf: float, factor: float) -> None:
     best = theory.exact_interval(ckpt, mtbf)
@@ -61,11 +63,13 @@ def test_no_interval_beats_the_exact_one(ckpt: float, mtbf: float, factor: float
     assert at_best <= other + 1e-6 * (1.0 + abs(other))
 
 
+@settings(deadline=None)
 @given(ckpt=seconds, mtbf=st.floats(1.0, 1e8))
 def test_the_exact_interval_is_shorter_than_the_textbook_one(ckpt: float, mtbf: float) -> None:
     assert theory.exact_interval(ckpt, mtbf) <= theory.young_interval(ckpt, mtbf) * (1 + 1e-6)
 
 
+@settings(deadline=None)
 @given(ckpt=seconds, mtbf=st.floats(1.0, 1e7), more=st.floats(1.0, 10.0))
 def test_dearer_checkpoints_and_rarer_failures_lengthen_the_interval(
     ckpt: float, mtbf: float, more: float
@@ -75,6 +79,7 @@ def test_dearer_checkpoints_and_rarer_failures_lengthen_the_interval(
     assert base <= theory.exact_interval(ckpt, mtbf * more)
 
 
+@settings(deadline=None)
 @given(ckpt=st.floats(0.1, 1e3), mtbf=st.floats(10.0, 1e6), left=st.floats(1.0, 1e6))
 def test_an_even_split_ends_with_the_reservation(ckpt: float, mtbf: float, left: float) -> None:
     interval = even_split(left, ckpt, mtbf)
@@ -84,6 +89,7 @@ def test_an_even_split_ends_with_the_reservation(ckpt: float, mtbf: float, left:
         assert parts == pytest.approx(round(parts), rel=1e-6)
 
 
+@settings(deadline=None)
 @given(
     ckpt=st.floats(0.1, 100.0),
     mtbf=st.floats(100.0, 1e6),
@@ -102,6 +108,7 @@ def test_no_number_of_pieces_beats_the_best_by_much(
             assert chosen <= found + 0.01 * (1.0 + found)
 
 
+@settings(deadline=None)
 @given(
     near=st.floats(0.1, 20.0),
     far=st.floats(1.0, 200.0),
@@ -176,6 +183,7 @@ def test_simulated_time_is_accounted_for(job: Job, mtbf: float, interval: float,
         assert runs.allocations.max() == 1
 
 
+@settings(deadline=None)
 @given(failures=st.integers(0, 50), exposure=st.floats(1.0, 1e7))
 def test_more_failures_shorten_the_mtbf_and_stay_in_its_interval(
     failures: int, exposure: float
