@@ -110,3 +110,12 @@ def test_the_same_program_passes_when_its_state_is_whole_or_the_tolerance_allows
     assert smoke["passed"]
     assert smoke["control"]["equal"]
     assert smoke["resumed"]["restored_step"] is not None
+    measured = smoke["measured"]
+    numbers = ("startup_s", "durable_s", "ckpt_bytes", "restore_s", "max_rss_bytes", "step_s")
+    assert all(measured[name] > 0 for name in numbers), measured
+    assert all(measured[name]["median"] > 0 for name in ("task_s", "t_ckpt_s"))
+    plan = project.json("results/walk/plan/plan.json")
+    source = {row["name"]: row["source"] for row in plan["assumptions"]}
+    told = ("task_s", "t_ckpt_s", "durable_s", "ckpt_bytes", "restore_s", "max_rss_bytes", "step_s")
+    assert {source[name] for name in told} == {"measured by the smoke test"}
+    assert plan["memory"]["max_rss_bytes"] == measured["max_rss_bytes"]
