@@ -23,14 +23,20 @@ from milepost.errors import DataError, StorageError
 
 pytestmark = pytest.mark.chaos
 STEPS = (
+    "staged",
     "begun",
+    "copied",
+    "file-durable",
+    "told",
     "data-durable",
     "manifest-durable",
     "ok-durable",
     "before-rename",
     "renamed",
     "committed",
+    "unflagged",
 )
+"""Of a save: from the copy of the state to the rotation behind the commit."""
 
 SOLVER = textwrap.dedent(
     """
@@ -43,11 +49,11 @@ SOLVER = textwrap.dedent(
 
     def hook(step):
         global seen
-        seen += step == "begun"
+        seen += step == die_at
         if step == die_at and seen == die_in:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with Checkpointer(folder, interval_s=0, hook=hook, delta=True) as ck:
+    with Checkpointer(folder, interval_s=0, hook=hook, delta=True, rotation=2) as ck:
         saved = ck.restore()
         rng = np.random.default_rng(5)
         x, start = np.zeros(300_000), 0
@@ -82,10 +88,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_of_a_commit(tmp_path: Path, step: str, undisturbed: str) -> None:
-    killed = solve(tmp_path, step, 4)
+    # The first rotation that has something to delete is that behind the fourth commit.
+    killed = solve(tmp_path, step, 1 if step == "unflagged" else 4)
     assert killed.returncode == -signal.SIGKILL
     store = CheckpointStore(tmp_path)
-    is_new = step in ("renamed", "committed")
+    is_new = step in ("renamed", "committed", "unflagged")
     assert store.generations()[0] == ("000004-a0" if is_new else "000003-a0")
     assert all(not verify_generation(store, name) for name in store.generations())
     resumed = solve(tmp_path)
@@ -94,6 +101,7 @@ def test_killed_at_any_step_of_a_commit(tmp_path: Path, step: str, undisturbed: 
     assert int(start) == (4 if is_new else 3), "at most the step that was being saved is lost"
     assert result == undisturbed
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".draft")]
+    assert store.names() == store.generations(), "a rotation that was cut short was finished"
 
 
 @pytest.fixture

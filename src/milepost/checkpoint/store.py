@@ -188,6 +188,7 @@ class CheckpointStore:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(folder / OK)
             fsync_directory(folder)
+            self.hook("unflagged")
             shutil.rmtree(folder)
         self.note("pruned", name)
 
