@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.evidence import leak_private, leak_secrets
-from milepost.evidence.leak_rule import Rule
+from milepost.evidence.leak_rule import Rule, rule
 from milepost.evidence.leak_secrets import SECRET
 from milepost.evidence.private_names import Names, known_names, names_in
 
@@ -75,7 +75,7 @@ def without_credentials(value: Any) -> Any:
     """
     texts = list(dict.fromkeys(_texts(value)))
     whole = "\n".join(texts)
-    spans = _merged(span for rule in leak_secrets.RULES for span in rule.spans(whole))
+    spans = _spans(whole, leak_secrets.RULES)
     return _without(value, dict(_masked_texts(texts, spans))) if spans else value
 
 
@@ -131,10 +131,15 @@ def _without_labelled(key: Any, value: Any, masked: Mapping[str, str]) -> Any:
 
 
 def _leaks(text: str, rules: Sequence[Rule]) -> list[Leak]:
-    spans = _merged(span for rule in rules for span in rule.spans(text))
+    spans = _spans(text, rules)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     found = [_leak(text, span, starts) for span in spans]
     return [_with_excerpt(leak, text, found) for leak in found]
+
+
+def _spans(text: str, rules: Sequence[Rule]) -> list[tuple[int, int, str]]:
+    lower = text.lower()
+    return _merged(span for one in rules for span in one.spans(text, lower))
 
 
 def _leak(text: str, span: tuple[int, int, str], starts: list[int]) -> Leak:
@@ -188,8 +193,8 @@ def _name_rules(names: Names) -> Iterator[Rule]:
     for kind, words in names.by_kind().items():
         options = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
         pattern = rf"(?<![\w\[.-])(?:{options})(?![\w\]-])"
-        yield Rule(kind, re.compile(pattern, re.IGNORECASE))
+        yield rule(kind, pattern)
     families = "|".join(sorted(re.escape(f) for f in names.host_families()))
     if families:
         pattern = rf"(?<![\w\[.-])(?:{families})-?(?:\d+|\[[\d,-]+\])(?:\.[\w-]+)*(?![\w-])"
-        yield Rule("host", re.compile(pattern, re.IGNORECASE))
+        yield rule("host", pattern)
