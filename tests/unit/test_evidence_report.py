@@ -103,7 +103,7 @@ def test_the_page_of_a_simulation_shows_control_and_interruption(tmp_path: Path)
     text = str(Page(written(finished_simulation(tmp_path))["report.html"]))
     assert "Control metric: energy" in text and "1.00 σ" in text
     assert ": 1 killed." in text
-    assert "8 s core time lost" in text
+    assert "0.00222 core hours lost" in text
 
 
 def test_time_line_draws_attempts_checkpoints_interruptions_and_lost_work(tmp_path: Path) -> None:

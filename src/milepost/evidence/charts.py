@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from milepost.clock import epoch
-from milepost.evidence.account import end_of, is_interrupted, lost_s
+from milepost.evidence.account import end_of, how, is_interrupted, lost_s
 from milepost.evidence.types import AttemptEvidence, ShardEvidence
+from milepost.evidence.words import duration
 
 WIDTH = 1000
 ROW_PX = 20
@@ -43,8 +45,8 @@ def time_line(shards: Sequence[ShardEvidence]) -> TimeLine | None:
     first, last = min(starts), max(*ends, min(starts) + 1.0)
     scale = WIDTH / (last - first)
     body = "".join(_row(s, n, first, scale) for n, s in enumerate(drawn))
-    svg = _svg(body, ROW_PX * len(drawn), "attempts of the shards over time")
-    return TimeLine(drawn, first, last, svg)
+    drawing = svg(body, ROW_PX * len(drawn), "attempts of the shards over time")
+    return TimeLine(drawn, first, last, drawing)
 
 
 def _row(shard: ShardEvidence, number: int, start: float, scale: float) -> str:
@@ -67,10 +69,13 @@ def _attempt(
     if attempt.started is None or end is None:
         return []
     x0, x1 = (epoch(attempt.started) - start) * scale, (epoch(end) - start) * scale
-    parts = [_rect("work", x0, x1 - x0, top)]
+    told = (
+        f"attempt {attempt.number}: {how(attempt)}, {duration(epoch(end) - epoch(attempt.started))}"
+    )
+    parts = [_rect("work", x0, x1 - x0, top, told)]
     if lost > 0:
         width = min(lost * scale, x1 - x0)
-        parts.append(_rect("lost", x1 - width, width, top))
+        parts.append(_rect("lost", x1 - width, width, top, f"{duration(lost)} done again"))
     if is_interrupted(attempt):
         parts.append(_line("cut", x1, top + 3))
     elif attempt.stop in ("failed", "error"):
@@ -78,10 +83,10 @@ def _attempt(
     return parts
 
 
-def _rect(kind: str, x: float, width: float, top: int) -> str:
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{top + 4}" width="{max(width, 1):.1f}" height="12"/>'
-    )
+def _rect(kind: str, x: float, width: float, top: int, told: str) -> str:
+    """A bar with what is told when somebody points at it."""
+    place = f'x="{x:.1f}" y="{top + 4}" width="{max(width, 1):.1f}" height="12"'
+    return f'<rect class="{kind}" {place}><title>{escape(told)}</title></rect>'
 
 
 def _line(kind: str, x: float, y: int, length: int = 14) -> str:
@@ -95,7 +100,7 @@ def strip(values: Sequence[float], best: float) -> str:
     span = (high - low) or 1.0
     marks = [_mark("dot", (v - low) / span) for v in values if v != best]
     marks.append(_mark("dot win", (best - low) / span, wide=True))
-    return _svg("".join(marks), 44, "distribution of the results")
+    return svg("".join(marks), 44, "distribution of the results")
 
 
 def pulls(distances: Sequence[float], sigmas: float) -> tuple[str, float]:
@@ -107,7 +112,7 @@ def pulls(distances: Sequence[float], sigmas: float) -> tuple[str, float]:
     for distance in distances:
         kind = "dot" if abs(distance) <= sigmas else "dot off"
         body += _mark(kind, (distance / limit + 1) / 2, wide=True)
-    return _svg(body, 44, "distances from the reference"), limit
+    return svg(body, 44, "distances from the reference"), limit
 
 
 def _mark(kind: str, share: float, *, wide: bool = False) -> str:
@@ -116,7 +121,8 @@ def _mark(kind: str, share: float, *, wide: bool = False) -> str:
     return f'<rect class="{kind}" x="{x:.1f}" y="6" width="{width}" height="32" rx="2"/>'
 
 
-def _svg(body: str, height: int, label: str) -> str:
+def svg(body: str, height: int, label: str) -> str:
+    """A drawing that is stretched to the width of its place."""
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {height}" height="{height}" '
         f'preserveAspectRatio="none">{body}</svg>'

@@ -16,6 +16,7 @@ from milepost.errors import ConfigError, DataError, Refused
 from milepost.evidence import results
 from milepost.evidence.account import account
 from milepost.evidence.closeout import STILL, Acceptance, Closeout, Facts
+from milepost.evidence.columns import no_collector
 from milepost.evidence.control import controls
 from milepost.evidence.crate import crate
 from milepost.evidence.gather import gather
@@ -73,6 +74,18 @@ def close(
     """
     if superseded_by is not None:
         check_successor(paths, superseded_by)
+    with no_collector():
+        return _close(paths, now, partial, accept, superseded_by, ask)
+
+
+def _close(
+    paths: RunPaths,
+    now: str,
+    partial: bool,
+    accept: str | None,
+    superseded_by: str | None,
+    ask: Ask | None,
+) -> Closing:
     run = gather(paths, deep=not partial)
     witness = ask or witness_of(run, ask_lease)
     verdicts = reconcile(run, witness)

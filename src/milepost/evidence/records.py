@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from milepost import __version__
 from milepost.evidence.account import Account, failures
+from milepost.evidence.hours import ALLOCATED, hours, queue_json
+from milepost.evidence.per_shard import shard_json
 from milepost.evidence.planned import observed_cost, planned_observed
 from milepost.evidence.reconcile import count
 from milepost.evidence.shard_accounts import shard_accounts
@@ -23,6 +25,9 @@ def record(closing: Closing) -> dict[str, Any]:
     """Everything that was found; not for the public."""
     facts, closeout = closing.facts, closing.closeout
     run = facts.run
+    accounts = shard_accounts(run)
+    cpus = None if run.spec is None else run.spec.resources.cpus
+    split = hours(accounts, cpus, {v.shard.name: v.waits for v in facts.verdicts})
     return {
         "schema": SCHEMA,
         "run": run.paths.run,
@@ -49,15 +54,29 @@ def record(closing: Closing) -> dict[str, Any]:
             | {"sigmas": c.sigmas, "agrees": c.agrees, "problem": c.problem}
             for c in facts.controls
         ],
-        "account": account_json(facts.account) | {"cost": observed_cost(run, facts.account)},
+        "account": account_json(facts.account)
+        | {f"{h.part}_core_s": _seconds(h.observed_core_h) for h in split if h.part in ALLOCATED}
+        | {"cost": observed_cost(run, facts.account)},
         "planned_observed": [
             dict(zip(("what", "planned", "observed"), row, strict=True))
             for row in planned_observed(run, facts.account)
         ],
-        "shard_accounts": [one.as_json() for one in shard_accounts(run)],
+        "hours": [asdict(part) for part in split],
+        "queue": queue_json(w for v in facts.verdicts for w in v.waits),
+        "shard_accounts": [one.as_json() for one in accounts],
+        "per_shard": [shard_json(v) for v in facts.verdicts],
+        "results": {
+            "file": "results.csv",
+            "columns": list(closing.table.columns),
+            "rows": closing.table.row_count,
+        },
         "versions": dict((run.contract or {}).get("versions", {})),
         "notes": list(run.notes),
     }
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else round(hours * 3600.0, 6)
 
 
 def task_counts(run: RunEvidence) -> dict[str, int]:
@@ -80,8 +99,7 @@ def best(closing: Closing) -> dict[str, Any] | None:
 
 def account_json(account: Account) -> dict[str, Any]:
     names = ("attempt_count", "interruption_count", "blind_count", "elapsed_s")
-    more = ("allocated_core_s", "useful_core_s", "checkpoint_core_s", "lost_core_s")
-    rest = ("other_core_s", "overhead_fraction", "cpu_s", "max_rss_bytes", "checkpoint_count")
-    last = ("blocked_s", "durable_s")
-    values = {name: getattr(account, name) for name in (*names, *more, *rest, *last)}
+    more = ("allocated_core_s", "overhead_fraction", "cpu_s", "max_rss_bytes")
+    last = ("checkpoint_count", "blocked_s", "durable_s")
+    values = {name: getattr(account, name) for name in (*names, *more, *last)}
     return values | {"stops": dict(account.stops)}

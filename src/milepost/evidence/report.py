@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milepost.evidence import sections
-from milepost.evidence.account import failures
+from milepost.evidence import sections, sections_time
 from milepost.evidence.closeout import Item
-from milepost.evidence.planned import planned_observed
 from milepost.evidence.redact import without_credentials
-from milepost.evidence.words import duration, plural
+from milepost.evidence.words import core_hours, duration, plural
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing
@@ -20,7 +18,7 @@ Context = dict[str, Any]
 _TEMPLATES = Path(__file__).parent / "templates"
 _SIGNS = {True: ("ok", "✓", "yes"), False: ("bad", "✗", "no"), None: ("none", "–", "n/a")}
 _NEXT_SHARDS = 5
-_COVERED = ("shards_done", "artifacts_verified", "tasks_terminal")
+_COVERED = ("shards_judged", "shards_done", "artifacts_verified", "tasks_terminal")
 """Items whose next action is to run shards again; the shards themselves are named at the top."""
 _DO = {
     "none": "Nothing to do.",
@@ -44,10 +42,10 @@ def render(closing: Closing, record: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["island"] = _island
+    environment.filters |= {"island": _island, "cell": shown}
     template = environment.get_template("report.html.j2")
-    shown = without_credentials(_context(closing, record))
-    return template.render(shown).lstrip() + "\n"
+    context = without_credentials(_context(closing, record))
+    return template.render(context).lstrip() + "\n"
 
 
 def _island(value: Any) -> Any:
@@ -73,18 +71,19 @@ def _context(closing: Closing, record: dict[str, Any]) -> Context:
         "next": _next(closing),
         "accepted": _accepted(closing),
         "superseded": _superseded(closing),
-        "tiles": _tiles(closing, record),
+        "tiles": _tiles(record),
         "items": [_item(item) for item in closing.closeout.items],
         "best": sections.best(closing),
         "control": sections.control(closing),
-        "timeline": sections.time_line(closing),
-        "hours": sections.hours(closing),
+        "timeline": sections_time.time_line(closing),
+        "hours": sections_time.hours(record),
+        "queue": sections_time.queue(record),
         "account_note": _account_note(closing),
-        "planned": planned_observed(run, closing.facts.account),
-        "failures": [_failure(group) for group in failures(run)],
+        "planned": [tuple(row.values()) for row in record["planned_observed"]],
+        "failures": [_failure(group) for group in record["failures"]],
         "interruptions": _interruptions(closing),
         "results": sections.results(closing),
-        "shards": sections.shards(closing),
+        "shards": sections_time.shards(record),
         "contract": _contract(closing),
         "amendments": record["amendments"],
         "versions": sorted(record["versions"].items()),
@@ -119,7 +118,9 @@ def _next(closing: Closing) -> list[Context]:
         for i in open_
         if i.key not in covered
     ]
-    return steps if open_ else []
+    look = f"milepost reconcile {closing.facts.run.paths.run}"
+    first = {"text": "See what is true now; nothing is launched anew before that:", "command": look}
+    return [first, *steps] if open_ else []
 
 
 def _accepted(closing: Closing) -> list[Context]:
@@ -135,20 +136,46 @@ def _superseded(closing: Closing) -> Context | None:
     return None if note is None else {"by": note.by, "time": note.time[:10], "reason": note.reason}
 
 
-def _tiles(closing: Closing, record: dict[str, Any]) -> list[Context]:
-    account, tasks, shards = closing.facts.account, record["tasks"], record["shards"]
-    hours = account.allocated_core_s
-    lost = account.lost_core_s
-    named = {
-        f"of {plural(tasks['all'], 'task')} done": f"{tasks['done']:,}",
-        f"of {plural(sum(shards.values()), 'shard')} done": f"{shards.get('DONE', 0):,}",
-        "interruptions": f"{account.interruption_count:,}",
-        "checkpoints": f"{account.checkpoint_count:,}",
-        "core time lost": duration(lost),
-        "core hours": "n/a" if hours is None else f"{hours / 3600:.3g}",
-        "elapsed": duration(account.elapsed_s),
-    }
-    return [{"name": name, "value": value} for name, value in named.items()]
+def _tiles(record: dict[str, Any]) -> list[Context]:
+    """The numbers of the run; `fact` is where each stands in the record, `as` its form."""
+    account, tasks, shards = record["account"], record["tasks"], record["shards"]
+    done = {"tasks.done": tasks["done"], "shards.DONE": shards.get("DONE", 0)}
+    named = [
+        (f"of {plural(tasks['all'], 'task')} done", "tasks.done", "count", done["tasks.done"]),
+        (
+            f"of {plural(sum(shards.values()), 'shard')} done",
+            "shards.DONE",
+            "count",
+            done["shards.DONE"],
+        ),
+    ]
+    for name, key, form in (
+        ("interruptions", "interruption_count", "count"),
+        ("checkpoints", "checkpoint_count", "count"),
+        ("core hours lost", "lost_core_s", "core_seconds"),
+        ("core hours allocated", "allocated_core_s", "core_seconds"),
+        ("elapsed", "elapsed_s", "duration"),
+    ):
+        named.append((name, f"account.{key}", form, account[key]))
+    return [
+        {"name": name, "fact": fact, "as": form, "value": shown(value, form)}
+        for name, fact, form, value in named
+    ]
+
+
+def shown(value: Any, form: str) -> str:
+    """A fact of the record in the words of the page."""
+    if form == "duration":
+        return duration(value)
+    if form == "core_hours":
+        return core_hours(value)
+    if form == "core_seconds":
+        return core_hours(None if value is None else value / 3600.0)
+    if form == "line":
+        return ""
+    if value is None:
+        return "n/a"
+    return f"{value:,}" if form == "count" else str(value)
 
 
 def _item(item: Item) -> Context:

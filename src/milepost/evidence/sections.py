@@ -1,16 +1,13 @@
-"""The sections of the report that show numbers: charts and tables, as plain data."""
+"""The sections of the report about what the run found: best setting, control metric, results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.clock import iso
 from milepost.evidence import charts
 from milepost.evidence.control import Control
-from milepost.evidence.reconcile import ShardVerdict
-from milepost.evidence.words import duration, plural
-from milepost.model import Verdict
+from milepost.evidence.words import plural
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing
@@ -85,46 +82,6 @@ def _control_row(control: Control) -> Context:
     }
 
 
-def time_line(closing: Closing) -> Context | None:
-    line = charts.time_line(closing.facts.run.shards)
-    if line is None:
-        return None
-    tried = sum(bool(s.attempts) for s in closing.facts.run.shards)
-    more = tried - len(line.shards)
-    return {
-        "svg": line.svg,
-        "names": [s.name for s in line.shards],
-        "row_px": charts.ROW_PX,
-        "start": iso(line.start_s)[:16].replace("T", " ") + " UTC",
-        "length": duration(line.end_s - line.start_s),
-        "note": f"{len(line.shards)} of {tried} shards, those with most attempts" if more else "",
-    }
-
-
-def hours(closing: Closing) -> Context | None:
-    account = closing.facts.account
-    named = (
-        ("useful work", account.useful_core_s, "--work"),
-        ("checkpoints", account.checkpoint_core_s, "--mark"),
-        ("done again", account.lost_core_s, "--lost"),
-        ("start, idle, cut off", account.other_core_s, "--other"),
-    )
-    known = [(name, value, color) for name, value, color in named if value]
-    total = sum(value for _, value, _ in known)
-    if not total:
-        return None
-    parts = [
-        {
-            "name": name,
-            "value": f"{duration(value)} ({100 * value / total:.3g} %)",
-            "percent": f"{100 * value / total:.3f}",
-            "color": color,
-        }
-        for name, value, color in known
-    ]
-    return {"parts": parts, "label": "; ".join(f"{p['name']} {p['value']}" for p in parts)}
-
-
 def results(closing: Closing) -> Context:
     table = closing.table
     names = [n for n in table.columns if n != "shard"]
@@ -133,21 +90,8 @@ def results(closing: Closing) -> Context:
     first = f"the first {len(rows):,} of {all_}" if table.row_count > len(rows) else all_
     best = None if table.best is None else table.best["task"]
     note = f"{first}; all of them are in results.csv"
-    return {"columns": names, "rows": rows, "best": best, "note": note}
-
-
-def shards(closing: Closing) -> Context:
-    columns = ["shard", "verdict", "done", "failed", "missing", "attempts", "checkpoints", "next"]
-    open_first = sorted(closing.facts.verdicts, key=lambda v: v.verdict is Verdict.DONE)
-    rows = [_shard_row(v) for v in open_first]
-    return {"columns": columns, "rows": rows, "best": None}
-
-
-def _shard_row(verdict: ShardVerdict) -> list[str]:
-    shard = verdict.shard
-    bad = len(shard.failed) + len(shard.damaged)
-    counts = (shard.done, bad, len(shard.missing), len(shard.attempts), len(shard.checkpoints))
-    return [shard.name, str(verdict.verdict), *map(str, counts), verdict.next_action]
+    columns = [{"name": name, "kind": "text"} for name in names]
+    return {"columns": columns, "rows": rows, "best": best, "note": note}
 
 
 def _number(text: str | None) -> float | None:

@@ -17,6 +17,13 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 86_400:.3g} d"
 
 
+def core_hours(value: float | None) -> str:
+    """Core hours for people: `n/a`, `0.0143`, `12.5`, `1,240`."""
+    if value is None:
+        return "n/a"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def plural(number: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `10,000 tasks`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
