@@ -15,10 +15,12 @@ from click.testing import CliRunner
 from helpers.disks import SmallDisks, disks
 from helpers.project import Project, ok
 from milepost.cli.preflight import command
+from milepost.config.spec import StageSpec
 from milepost.errors import Refused
 from milepost.evidence.closeout import Item
 from milepost.evidence.preflight import checks
 from milepost.evidence.preflight_facts import Alerts, Facts, gather_facts
+from milepost.model import WorkKind
 
 __all__ = ["disks"]  # the fixture
 
@@ -268,6 +270,15 @@ def test_batch_work_has_no_checkpoints_and_that_is_no_failure(tmp_path: Path) ->
         *("contents", "interval", "rotation", "upload", "coordination", "metrics", "retention")
     }
     assert [item for item in found.values() if item.holds is False] == []
+
+
+def test_the_seams_of_a_pipeline_are_its_checkpoints(facts: Facts) -> None:
+    assert facts.spec is not None
+    stages = (StageSpec("align", "x", ("a.bam",)), StageSpec("sort", "x", ("b.bam", "b.bai")))
+    work = replace(facts.spec.work, kind=WorkKind.STAGES, stages=stages)
+    found = point(replace(facts, spec=replace(facts.spec, work=work)), "contents")
+    assert found.holds is True
+    assert found.evidence == "2 seams, 3 outputs verified before they count"
 
 
 def test_nothing_done_yet_is_said_point_by_point(tmp_path: Path) -> None:

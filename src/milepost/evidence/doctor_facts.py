@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from milepost.checkpoint.audit import read_audit
 from milepost.checkpoint.manifest import Manifest
@@ -16,7 +15,6 @@ from milepost.checkpoint.ranks_files import MEETING_PREFIX
 from milepost.checkpoint.search import MAX_RESTORES
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.verify import verify_generation
-from milepost.durable import read_json
 from milepost.errors import DataError, MilepostError
 from milepost.evidence.control import Control, controls
 from milepost.evidence.gather import gather
@@ -56,8 +54,8 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """One shard: what the evidence says, its checkpoints by tier, the ends of its logs by attempt,
-    the metrics of its last process, and what each attempt noted of its restore."""
+    """One shard: what the evidence says, its checkpoints by tier, the ends of its last attempt's
+    logs if it is not done, and the metrics of its last process."""
 
     shard: ShardEvidence
     places: tuple[Checkpoints, ...]
@@ -126,7 +124,7 @@ def _patient(paths: RunPaths, run: RunEvidence, shard: ShardEvidence, deep: bool
     return Patient(
         shard,
         tuple(place for place in places if place is not None),
-        _logs(paths.shard(shard.name).attempts),
+        _logs(paths.shard(shard.name).attempts, shard),
         _metrics(paths.metrics(shard.name)),
     )
 
@@ -152,7 +150,8 @@ def _checkpoints(tier: str, folder: Path, deep: bool) -> Checkpoints | None:
     # what an upload cut short left in a tier has no OK and never existed
     names = store.names() if tier == "scratch" else store.generations()
     counts = store.restore_counts()
-    found = tuple(_generation(store, name, deep, counts.get(name, 0)) for name in names)
+    known: set[str] = set()
+    found = tuple(_generation(store, name, deep, counts.get(name, 0), known) for name in names)
     sizes = [g.manifest.size_bytes for g in found if g.manifest is not None]
     return Checkpoints(
         tier,
@@ -164,12 +163,20 @@ def _checkpoints(tier: str, folder: Path, deep: bool) -> Checkpoints | None:
     )
 
 
-def _generation(store: CheckpointStore, name: str, deep: bool, restores: int) -> Generation:
-    damages = tuple(str(damage) for damage in verify_generation(store, name, deep=deep))
+def _generation(
+    store: CheckpointStore, name: str, deep: bool, restores: int, known: set[str]
+) -> Generation:
+    """`known` are generations that were read to their end as bases of others, and are intact."""
+    is_deep = deep and name not in known
+    damages = verify_generation(store, name, deep=is_deep, trusted=frozenset(known))
+    told = tuple(str(damage) for damage in damages)
     try:
-        return Generation(name, store.manifest(name), damages, restores)
+        manifest = store.manifest(name)
     except MilepostError:
-        return Generation(name, None, damages, restores)
+        return Generation(name, None, told, restores)
+    if not damages:
+        known |= {name, *manifest.bases}
+    return Generation(name, manifest, told, restores)
 
 
 def _audit(folder: Path) -> tuple[str, ...]:
@@ -179,14 +186,14 @@ def _audit(folder: Path) -> tuple[str, ...]:
         return (str(error),)
 
 
-def _logs(folder: Path) -> dict[int, str]:
-    """Attempt -> the end of what it said, of all its slots together."""
-    found: dict[int, str] = {}
-    for path in sorted(folder.glob("*.log")):
-        number = path.name.split(".")[0]
-        if number.isdigit():
-            found[int(number)] = found.get(int(number), "") + _tail(path)
-    return found
+def _logs(folder: Path, shard: ShardEvidence) -> dict[int, str]:
+    """The last attempt -> the end of what it said, in all its slots; nothing of a shard that is
+    done."""
+    if shard.done == len(shard.tasks) or not shard.attempts:
+        return {}
+    number = shard.attempts[-1].number
+    files = [*folder.glob(f"{number}.log"), *sorted(folder.glob(f"{number}.*.log"))]
+    return {number: "".join(_tail(path) for path in files)}
 
 
 def _tail(path: Path) -> str:
@@ -236,13 +243,3 @@ def _rehearsed(paths: RunPaths, run: RunEvidence) -> Iterator[Manifest]:
                 yield store.manifest(name)
             except DataError:
                 continue
-
-
-def read_note(paths: RunPaths, shard: str, attempt: int) -> Mapping[str, Any] | None:
-    """What an attempt noted of its restore; None when it restored nothing."""
-    path = paths.shard(shard).attempts / f"{attempt}.restored.json"
-    try:
-        value = read_json(path)
-    except (FileNotFoundError, DataError):
-        return None
-    return value if isinstance(value, dict) else None
