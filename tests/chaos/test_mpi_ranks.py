@@ -40,7 +40,7 @@ SOLVER = textwrap.dedent(
     from milepost import Checkpointer
     from milepost.errors import MilepostError
 
-    folder, steps, timeout_s, fault, cut, way = sys.argv[1:7]
+    folder, steps, timeout_s, fault, cut, way, warm = sys.argv[1:8]
     comm = None
     if way == "mpi4py":
         from mpi4py import MPI
@@ -71,7 +71,7 @@ SOLVER = textwrap.dedent(
     try:
         with Checkpointer(
             folder, comm=comm, interval_s=0, hook=hook, rotation=2, rank_timeout_s=float(timeout_s),
-            redecompose=redecompose if cut == "cut" else None,
+            warm=warm or None, redecompose=redecompose if cut == "cut" else None,
         ) as ck:
             saved = ck.restore()
             if saved is not None:
@@ -101,9 +101,10 @@ def solve(
     timeout_s: float = 30,
     cut: bool = False,
     survive: bool = True,
+    warm: str = "",
 ) -> subprocess.CompletedProcess[str]:
     folder.mkdir(exist_ok=True)
-    words = [str(folder), str(steps), str(timeout_s), fault, "cut" if cut else "-", way]
+    words = [str(folder), str(steps), str(timeout_s), fault, "cut" if cut else "-", way, warm]
     return mpirun(ranks, SOLVER, *words, survive=survive and fault != "-")
 
 
@@ -173,7 +174,9 @@ LATE += [("mpi4py", 1, "staged"), ("mpi4py", 2, "file-durable"), ("mpi4py", 0, "
 def test_a_late_rank_aborts_the_generation(tmp_path: Path, way: str, who: int, phase: str) -> None:
     folder = tmp_path / "c"
     done = solve(folder, fault=f"late:{who}:{phase}", way=way, timeout_s=2)
-    assert set(re.findall(r"rank (\d) failed", done.stdout)) == {"0", "1", "2"}, done.stdout + done.stderr
+    assert set(re.findall(r"rank (\d) failed", done.stdout)) == {"0", "1", "2"}, (
+        done.stdout + done.stderr
+    )
     assert newest_step(folder) == 1
     assert starts(solve(folder, way=way)) == dict.fromkeys(range(3), 2)
 
@@ -193,3 +196,18 @@ def test_fewer_and_more_ranks_are_refused_with_both_numbers_or_cut_anew(
         assert "redecompose" in done.stdout
     assert starts(solve(folder, 4, 4, way=way, cut=True)) == dict.fromkeys(range(4), 2)
     assert starts(solve(folder, 1, 5, way=way, cut=True)) == {0: 4}
+
+
+def test_drill_what_one_rank_had_on_its_node_is_erased(tmp_path: Path) -> None:
+    """Its node is replaced by an empty one; all ranks go on from the warm tier."""
+    folder, warm = tmp_path / "c", str(tmp_path / "warm")
+    assert starts(solve(folder, way="mpi4py", warm=warm)) == dict.fromkeys(range(3), 0)
+    erased = list(folder.glob("*/rank_1.bin"))
+    assert erased
+    for path in erased:
+        path.unlink()
+    done = solve(folder, steps=6, way="mpi4py", warm=warm)
+    assert starts(done) == dict.fromkeys(range(3), 4), done.stdout + done.stderr
+    assert "rank_1.bin: is missing" in done.stderr
+    assert "lost 0 steps, 0.0 s of work" in done.stderr
+    assert newest_step(folder) == 5
