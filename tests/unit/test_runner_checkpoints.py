@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import textwrap
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from helpers.packages import have
 from helpers.project import Project, ok, said
+from milepost.checkpoint.checkpointer import Checkpointer
+from milepost.checkpoint.crypt import WrongKey, key_id_of
 from milepost.checkpoint.metrics import metric_names
 from milepost.checkpoint.policies import optimal_interval_s
 from milepost.clock import epoch
@@ -159,6 +162,32 @@ def test_the_interval_of_a_run_is_planned_anew_from_what_its_saves_cost(tmp_path
     assert float(line.split()[-1]) == pytest.approx(expected_s, rel=0.02)
     made = [epoch(row["created"]) for row in rows]
     assert made[2] - made[1] > 0.9, "and the process kept to it"
+
+
+def test_the_key_of_an_encrypted_run_stands_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the contract, the journal, the records, the logs, nor in what the tiers hold."""
+    key = os.urandom(32).hex()
+    monkeypatch.setenv("WALK_KEY", key)
+    project = Project(tmp_path)
+    walk(project, encrypt={"key_env": "WALK_KEY"}, interval_seconds=0.05)
+    named = secret = 0
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            named += b"WALK_KEY" in data
+            secret += key.encode() in data or bytes.fromhex(key) in data
+    assert named, "its name is in the contract"
+    assert not secret
+    folder = tmp_path / "work/scratch/walk/0001/ckpt"
+    told = ok(project.milepost("ckpt", "keys", str(folder), "--json"))
+    assert json.loads(told.stdout)[0]["key_ids"] == [key_id_of(bytes.fromhex(key))]
+    with pytest.raises(WrongKey):
+        Checkpointer(folder, allow=["code"]).restore()
+    monkeypatch.setenv("WALK_KEY", os.urandom(32).hex())
+    with pytest.raises(WrongKey, match="the key given is"):
+        Checkpointer(folder, allow=["code"], encrypt={"key_env": "WALK_KEY"}).restore()
 
 
 LATE = textwrap.dedent(
