@@ -149,8 +149,7 @@ _DURATIONS = {"at work": "wall_s", "lost": "lost_s", "held": "held_s", "pending"
 
 def _cell(shard: Record, column: str, span: tuple[float, float] | None) -> Any:
     if column in _DURATIONS:
-        value = shard[_DURATIONS[column]]
-        return None if value is None else round(value, 3)
+        return shard[_DURATIONS[column]]
     if column == "attempts":
         return len(shard["attempts"])
     if column == "checkpoints":
