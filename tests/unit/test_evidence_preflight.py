@@ -157,7 +157,7 @@ ILLS: list[tuple[str, Callable[[Facts], Facts], str]] = [
     ("rotation", with_spec(rotation=1), "only the newest one"),
     ("upload", uploader_off_elsewhere, "a node that dies takes them along"),
     ("upload", tier_problem, "cannot be listed"),
-    ("space", with_measured(ckpt_bytes=1 << 43), "may be used (1 shard x 4 x 8 TiB)"),
+    ("space", with_measured(ckpt_bytes=1 << 43), "may be used (1 shard x 4 x 8.8 TB)"),
     ("coordination", lambda f: replace(f, rehearsed=()), "left no generation"),
     ("metrics", lambda f: replace(f, rehearsed=()), "wrote no metrics"),
     ("metrics", lambda f: replace(f, alerts=Alerts(1, ("milepost_x",))), "milepost_x"),
@@ -224,7 +224,7 @@ def test_a_small_disk_has_no_room(tmp_path: Path, tested: Project, disks: SmallD
     assert found.holds is True
     (scratch / "rest").write_bytes(b"x" * (80 << 10))
     found = point(gather_facts(project.paths("md")), "space")
-    assert found.holds is False and "scratch" in found.evidence and "KiB" in found.evidence
+    assert found.holds is False and "scratch" in found.evidence and "kB" in found.evidence
     (scratch / "rest").write_bytes(b"x" * (128 << 10))
     refused = project.milepost("submit", "md")
     assert refused.returncode == 13

@@ -13,9 +13,7 @@ from typing import Any
 from milepost.evidence.closeout import Item
 from milepost.evidence.preflight_checkpoint import CHECKPOINT_QUESTIONS
 from milepost.evidence.preflight_facts import Facts
-from milepost.evidence.words import duration, plural
-
-_NAMED = 3
+from milepost.evidence.words import duration, plural, some
 
 
 def checks(facts: Facts) -> tuple[Item, ...]:
@@ -41,7 +39,7 @@ def _contract(facts: Facts) -> Item:
     if facts.contract is None:
         return Item(key, title, False, "there is none, or it is damaged", fix)
     if facts.changed_inputs:
-        named = _some(facts.changed_inputs)
+        named = some(facts.changed_inputs)
         text = f"{plural(len(facts.changed_inputs), 'input')} changed since: {named}"
         return Item(key, title, False, text, f"{fix}, then the smoke test and the plan again")
     inputs = plural(len(facts.contract["inputs"]), "input file")
@@ -83,10 +81,10 @@ def _versions(facts: Facts) -> Item:
     ]
     if other:
         fix = f"milepost contract {facts.run}, then the smoke test again, or bring them back"
-        return Item(key, title, False, f"not as frozen: {_some(other)}", fix)
+        return Item(key, title, False, f"not as frozen: {some(other)}", fix)
     told = ", ".join(f"{name} {version}" for name, version in then.items())
     silent = [n for n in (facts.spec.software if facts.spec else ()) if n not in then]
-    more = f"; not a Python package, version not known: {_some(silent)}" if silent else ""
+    more = f"; not a Python package, version not known: {some(silent)}" if silent else ""
     return Item(key, title, True, f"{told}; {_environment(facts)}{more}")
 
 
@@ -107,7 +105,7 @@ def _privacy(facts: Facts) -> Item:
         "No secret stands in the contract, and nothing private in what is public",
     )
     if facts.credentials:
-        text = f"looks like a credential: {_some(facts.credentials)}"
+        text = f"looks like a credential: {some(facts.credentials)}"
         fix = "take it out and hand it over by the environment of whoever submits, or by a key file"
         return Item(key, title, False, text, f"{fix}; change it where it was used")
     if facts.key_problem is not None:
@@ -153,11 +151,6 @@ def _cost(facts: Facts) -> Item:
         fix = f"add a price to {facts.spec.planner.profiles}, then {fix}"
         return Item(key, title, False, f"{text}; no cost, although there are profiles", fix)
     return Item(key, title, True, f"{text}; cost n/a, since no prices are named")
-
-
-def _some(names: tuple[str, ...] | list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 Question = Callable[[Facts], Item]

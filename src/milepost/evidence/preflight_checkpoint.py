@@ -9,7 +9,7 @@ from typing import Any
 from milepost.checkpoint.room import FULL_FRACTION
 from milepost.evidence.closeout import Item
 from milepost.evidence.preflight_facts import Facts, Place, Rehearsed
-from milepost.evidence.words import duration, plural
+from milepost.evidence.words import duration, plural, size
 from milepost.model import WorkKind
 
 MARGIN_BYTES = 64 << 20
@@ -145,16 +145,16 @@ def space(facts: Facts) -> Item:
         needed, left = needed_bytes(facts, place), _usable(place)
         if left is not None and needed > left:
             text = (
-                f"{place.name} {place.place}: {_size(needed)} are needed, {_size(left)} may be used"
+                f"{place.name} {place.place}: {size(needed)} are needed, {size(left)} may be used"
             )
             if place.name != "work":
                 text += f" ({_how(facts, place)})"
             fix = f"free space or name another place in tiers.{place.name}; a smaller "
             fix += "checkpoint.rotation needs less"
             return Item(key, title, False, text, fix)
-        room = "n/a" if left is None else f"of {_size(left)}"
+        room = "n/a" if left is None else f"of {size(left)}"
         when = ", known only in the job" if place.is_known_later else ""
-        told.append(f"{place.name} {_size(needed)} {room}{when}")
+        told.append(f"{place.name} {size(needed)} {room}{when}")
     return Item(key, title, True, "; ".join(told))
 
 
@@ -175,8 +175,8 @@ def no_room(facts: Facts) -> str | None:
         needed = {"work": MARGIN_BYTES, "scratch": one}.get(place.name, 0)
         if place.free_bytes is not None and place.free_bytes < needed:
             return (
-                f"{place.name} {place.place}: {_size(place.free_bytes)} are free and "
-                f"at least {_size(needed)} are needed"
+                f"{place.name} {place.place}: {size(place.free_bytes)} are free and "
+                f"at least {size(needed)} are needed"
             )
     return None
 
@@ -197,7 +197,7 @@ def _shards_at(facts: Facts, place: Place) -> int:
 
 
 def _how(facts: Facts, place: Place) -> str:
-    one = _size(int(_measured(facts, "ckpt_bytes") or 0))
+    one = size(int(_measured(facts, "ckpt_bytes") or 0))
     return f"{plural(_shards_at(facts, place), 'shard')} x {_kept(facts)} x {one}"
 
 
@@ -278,14 +278,6 @@ def _measured(facts: Facts, name: str) -> Any:
 
 def _unknown(key: str, title: str) -> Item:
     return Item(key, title, None, "there is no contract")
-
-
-def _size(count: int) -> str:
-    """Bytes for people, in powers of 1024."""
-    for unit, limit in (("B", 1 << 10), ("KiB", 1 << 20), ("MiB", 1 << 30), ("GiB", 1 << 40)):
-        if count < limit:
-            return f"{count / (limit >> 10):.3g} {unit}"
-    return f"{count / (1 << 40):.3g} TiB"
 
 
 CHECKPOINT_QUESTIONS: tuple[Callable[[Facts], Item], ...] = (
