@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import milepost
 from milepost.checkpoint.environment import Environment, current_environment
 from milepost.checkpoint.files import commit_files, restore_files
 from milepost.checkpoint.legal import wanted_now
@@ -202,3 +204,21 @@ def test_a_state_file_of_a_newer_milepost_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_text('{"format": 2}')
     with pytest.raises(DataError, match="format 2"):
         CheckpointStore(tmp_path).restore_counts()
+
+
+def test_nothing_that_runs_code_when_it_is_read() -> None:
+    """No pickle, in any disguise, anywhere in the library."""
+    source = Path(milepost.__file__).parent
+    refused = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {str(node.module).partition(".")[0]}
+            elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant) and node.value.value is False, path
+                continue
+            else:
+                continue
+            assert not names & refused, path

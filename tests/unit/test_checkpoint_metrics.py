@@ -163,6 +163,16 @@ def scraped(folder: Path) -> str:
         exporter.wait(20)
 
 
+def test_every_metric_is_described() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
+    told = set(re.findall(r"`(milepost_\w+)`", page))
+    for line in page.splitlines():
+        if line.startswith("| `milepost_"):
+            prefix = "_".join(line.split("`")[1].split("_")[:2])
+            told |= {prefix + end for end in re.findall(r"`…(_\w+)`", line)}
+    assert metric_names() <= told, metric_names() - told
+
+
 def rules() -> list[dict[str, Any]]:
     (group,) = load_yaml("policies", ALERTS)["groups"]
     return list(group["rules"])

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milepost.checkpoint import leftovers
 from milepost.checkpoint.blocks import BLOCKS_ALGORITHM
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.layout import PAGE_BYTES
@@ -133,7 +134,9 @@ def _from_tier(
 ) -> NewKeys | None:
     if keys_there(remote, there.name) in ((), (new.key_id,)):
         return None
-    with tempfile.TemporaryDirectory(prefix=".rekey-", dir=store.folder) as place:
+    # Named like a draft: one that a kill leaves behind is swept up with those.
+    prefix = leftovers.prefix(store.attempt)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=store.folder) as place:
         for proof in there.files:
             with _named(remote.tier, _join(remote.prefix, there.name, proof.path)) as far:
                 remote.tier.get_file(far, Path(place) / proof.path)
