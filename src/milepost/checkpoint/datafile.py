@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +30,36 @@ from milepost.durable import new_hasher
 from milepost.errors import DataError
 
 _MAX_IMAGE_BYTES = 1 << 46
-_local = threading.local()
+_CODEC_MASK = (1 << DEPTH_SHIFT) - 1
+
+
+class ReadMemory:
+    """Buffers to read into, made once and lent again; a few are kept."""
+
+    kept_bytes = IO_BYTES + 2 * BLOCK_BYTES
+    """The size of one that is kept: a group of blocks with what encryption adds."""
+    kept_count = 4
+
+    def __init__(self) -> None:
+        self._free: list[Image] = []
+
+    @contextmanager
+    def lent(self, size_bytes: int) -> Iterator[Image]:
+        image = self._take() if size_bytes <= self.kept_bytes else Image(size_bytes)
+        try:
+            yield image
+        finally:
+            if image.capacity_bytes == self.kept_bytes and len(self._free) < self.kept_count:
+                self._free.append(image)
+
+    def _take(self) -> Image:
+        try:
+            return self._free.pop()  # two threads never get the same
+        except IndexError:
+            return Image(self.kept_bytes)
+
+
+read_memory = ReadMemory()
 
 
 class DataFile:
@@ -114,15 +143,14 @@ class DataFile:
         hasher.update(self.reader.read(offset, self.reader.size_bytes - offset))
         return f"{BLOCKS_ALGORITHM}:{hasher.hexdigest()}"
 
-    def read(self, start: int, size: int) -> memoryview:
-        """Bytes of the file, in this thread's own memory, until it reads again."""
+    @contextmanager
+    def read(self, start: int, size: int) -> Iterator[memoryview]:
+        """Bytes of the file, in memory that is used again afterwards."""
         shift = start % PAGE_BYTES
         pages = -(-(size + shift) // PAGE_BYTES) * PAGE_BYTES
-        if not hasattr(_local, "image") or _local.image.capacity_bytes < pages:
-            _local.image = Image(max(pages, IO_BYTES + 2 * BLOCK_BYTES))
-        self.reader.read_into(_local.image.view[:pages], start - shift)
-        view: memoryview = _local.image.view[shift : shift + size]
-        return view
+        with read_memory.lent(pages) as image:
+            self.reader.read_into(image.view[:pages], start - shift)
+            yield image.view[shift : shift + size]
 
     def check_stored(self, row: Any, n: int, stored: memoryview) -> None:
         if block_digest(stored) != row["stored_digest"].tobytes():
@@ -181,23 +209,33 @@ class DataFiles:
     def plain(self, file: DataFile, row: Any, n: int) -> bytes | memoryview:
         """Read one block of the state that `file` holds, wherever it is stored, and check it."""
         source = self.source(file, int(row["source"]))
-        stored = source.read(int(row["file_offset"]), int(row["stored_size"]))
-        return self.decode(file, row, n, stored)
+        with source.read(int(row["file_offset"]), int(row["stored_size"])) as stored:
+            unpacked = self._unpack(source, row, n, stored)
+            if unpacked is stored:
+                unpacked = bytes(stored)
+        return self._finish(file, row, n, unpacked)
 
     def decode(self, file: DataFile, row: Any, n: int, stored: memoryview) -> bytes | memoryview:
         """The plain bytes of a block of `file`, from what is stored of it."""
         source = self.source(file, int(row["source"]))
+        return self._finish(file, row, n, self._unpack(source, row, n, stored))
+
+    def _unpack(self, source: DataFile, row: Any, n: int, stored: memoryview) -> bytes | memoryview:
         source.check_stored(row, n, stored)
         packed: bytes | memoryview = stored
         if source.key is not None:
             packed = source.key.decrypt_block(int(row["number"]), stored)
-        code, size = int(row["codec"]), int(row["size"])
-        depth = code >> DEPTH_SHIFT
-        plain = codec.decompress(code & ((1 << DEPTH_SHIFT) - 1), packed, size)
+        return codec.decompress(int(row["codec"]) & _CODEC_MASK, packed, int(row["size"]))
+
+    def _finish(
+        self, file: DataFile, row: Any, n: int, plain: bytes | memoryview
+    ) -> bytes | memoryview:
+        """Undo the XOR, if there is one, and check what came out."""
+        depth = int(row["codec"]) >> DEPTH_SHIFT
         if depth:
             plain = codec.xor(plain, self._base_of(file, row, depth))
         if block_digest(plain) != row["digest"].tobytes():
-            raise source.damaged(row, n)
+            raise self.source(file, int(row["source"])).damaged(row, n)
         return plain
 
     def _base_of(self, file: DataFile, row: Any, depth: int) -> bytes | memoryview:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,11 @@ def blocks_digest(path: Path) -> str:
         index, until = file.index, file.until
 
         def check(group: range) -> None:
-            start, data = _read_stored(file, file, group)
-            for n in group:
-                at, end = _span(index[n], start)
-                file.check_stored(index[n], n, data[at:end])
-                file.check_gap(data[end : int(until[n]) - start])
+            with _stored(file, file, group) as (start, data):
+                for n in group:
+                    at, end = _span(index[n], start)
+                    file.check_stored(index[n], n, data[at:end])
+                    file.check_gap(data[end : int(until[n]) - start])
 
         own = [group for group in _groups(index) if index[group.start]["source"] == 0]
         with ThreadPoolExecutor(_WORKERS, "milepost-verify") as pool:
@@ -94,14 +94,16 @@ def _check_frame(file: DataFile, digest: str) -> None:
         raise DataError("its digest differs from the manifest", where=file.path)
 
 
-def _read_stored(file: DataFile, source: DataFile, group: range) -> tuple[int, memoryview]:
+@contextmanager
+def _stored(file: DataFile, source: DataFile, group: range) -> Iterator[tuple[int, memoryview]]:
     """Offset in the file `source` and bytes of a group of blocks of `file`, with the gap behind."""
     first, last = file.index[group.start], group.stop - 1
     start = int(first["file_offset"])
     end = _span(file.index[last], 0)[1]
     if source is file:
         end = int(file.until[last])
-    return start, source.read(start, end - start)
+    with source.read(start, end - start) as data:
+        yield start, data
 
 
 def _span(row: Any, start: int) -> tuple[int, int]:
@@ -149,17 +151,14 @@ def _read_group(image: Image, file: DataFile, files: DataFiles, group: range) ->
     if source.key is None and _is_straight(rows):
         _read_straight(image, file, source, group)
         return
-    start, data = _read_stored(file, source, group)
-    is_based = bool((rows["xor_source"] != 0).any())
-    if is_based:
-        data = memoryview(bytes(data))  # the memory that was read into is needed for the bases
-    for n, row in zip(group, rows, strict=True):
-        at, end = _span(row, start)
-        plain = files.decode(file, row, n, data[at:end])
-        place = int(row["image_offset"])
-        image.view[place : place + len(plain)] = plain
-        if source is file:
-            file.check_gap(data[end : int(file.until[n]) - start])
+    with _stored(file, source, group) as (start, data):
+        for n, row in zip(group, rows, strict=True):
+            at, end = _span(row, start)
+            plain = files.decode(file, row, n, data[at:end])
+            place = int(row["image_offset"])
+            image.view[place : place + len(plain)] = plain
+            if source is file:
+                file.check_gap(data[end : int(file.until[n]) - start])
 
 
 def _is_straight(rows: np.ndarray[Any, Any]) -> bool:
