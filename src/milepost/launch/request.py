@@ -53,9 +53,10 @@ def request(
     """The request of the next attempt; `attempts` are the records of those before it.
 
     `most_mem_mb` is the largest memory of a node, None where it is not known. `record` is what
-    the plan says about the shard's place: the walltime that a chosen profile is asked for.
+    the plan says about the shard's place.
     """
-    planned_s = (record or {}).get("walltime_s") if (record or {}).get("profile") else None
+    place = record or {}
+    planned_s = place.get("walltime_s") if place.get("profile") else None
     lacks = [_lack(record, spec) for record in attempts]
     mem_mb = spec.resources.mem_mb * GROWTH ** lacks.count(Action.RETRY_MORE_MEMORY)
     runtime_s = (planned_s or spec.resources.runtime_s) * GROWTH ** lacks.count(
@@ -64,7 +65,7 @@ def request(
     if most_mem_mb is not None:
         mem_mb = max(spec.resources.mem_mb, min(mem_mb, most_mem_mb))
     notice_s = min(notice(smoke), int(runtime_s / 3))
-    model = ((record or {}).get("slurm") or {}).get("gpu_model")
+    model = (place.get("slurm") or {}).get("gpu_model")
     return Request(math.ceil(mem_mb), math.ceil(runtime_s), notice_s, model)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from milepost.config.spec import RunSpec
 from milepost.model import WorkKind
+from milepost.planner.choice_rows import choice_rows
 from milepost.planner.choose import Choice
 from milepost.planner.failure_rows import failure_rows
 from milepost.planner.history import History
@@ -41,12 +42,9 @@ def list_assumptions(
             _row("saved_in_notice", found.hazard.saved_chance, "", "computed from t_ckpt_s"),
             _row("effective_mtbf_s", found.hazard.value_s, "s", "computed"),
         ]
-    rows += _storage_row(spec, measured, choice)
     rows.append(_row("downtime_s", found.downtime_s, "s", DEFAULT))
     rows.append(_row("mode", found.machine.mode, "", choice.mode_source))
-    if found.machine.profile is not None:
-        rows += _profile_rows(choice)
-    return rows
+    return rows + choice_rows(spec, measured, choice)
 
 
 def _measured_rows(spec: RunSpec, measured: Measured, restore_s: float) -> list[dict[str, Any]]:
@@ -70,30 +68,6 @@ def _measured_rows(spec: RunSpec, measured: Measured, restore_s: float) -> list[
         )
         rows.append(_row("restore_s", restore_s, "s", source))
     return rows
-
-
-def _storage_row(spec: RunSpec, measured: Measured, choice: Choice) -> list[dict[str, Any]]:
-    """Bytes of the generations that rotation keeps, in each shard."""
-    if spec.work.kind is not WorkKind.RESUMABLE:
-        return []
-    size, source = measured.ckpt_bytes, "computed from ckpt_bytes and rotation"
-    typical = choice.forecast.machine.ckpt_gb
-    if size is None and typical is not None:
-        size, source = int(typical * 1e9), "computed from the profile's typical checkpoint"
-    kept = None if size is None else size * spec.checkpoint.rotation
-    return [_row("kept_bytes", kept, "bytes", "not measured" if kept is None else source)]
-
-
-def _profile_rows(choice: Choice) -> list[dict[str, Any]]:
-    machine = choice.forecast.machine
-    price = "stated in the profile" if machine.price_per_h is not None else "not stated"
-    return [
-        _row("profile", machine.profile, "", "chosen"),
-        _row("price_per_h", machine.price_per_h, f"{choice.currency}/h", price),
-        _row("speed", machine.speed, "of the smoke test's machine", "stated in the profile"),
-        _row("write_speed", machine.write_speed, "of the smoke test's", "stated in the profile"),
-        _row("utilisation", machine.utilisation, "", "stated in the profile"),
-    ]
 
 
 def rounded(value: Any) -> Any:

@@ -78,7 +78,7 @@ def make_plan(
             "cost": cost_block(spec, choice),
             "numbers": numbers(spec, choice),
             "choice": _answer(load, choice),
-            "frontier": [_point(one) for one in choice.frontier],
+            "frontier": _points(choice),
             "memory": memory_of(spec, measured).as_json(),
             "mtbf": mtbf_record(history, found, spec.planner.mtbf_h),
             "assumptions": list_assumptions(
@@ -128,10 +128,23 @@ def _answer(load: Load, choice: Choice) -> dict[str, Any] | None:
         return None
     return {
         "solver": choice.found.solver,
+        "time_s": choice.time_s,
+        "cost": choice.found.cost,
         "gap": choice.found.gap,
         "class_error": worst_error(load.classes),
         "stored_gb": choice.found.stored_gb,
     }
+
+
+def _points(choice: Choice) -> list[dict[str, Any]]:
+    """Cost against time, storage included as far as it is known; the chosen point among them."""
+    points = [_point(one) for one in choice.frontier]
+    chosen = None if choice.found is None or choice.time_s is None else _point(choice.found)
+    for point in points:
+        point["is_chosen"] = chosen is not None and _is_same(point, chosen)
+    if chosen is not None and not any(point["is_chosen"] for point in points):
+        points.append(chosen | {"is_chosen": True})
+    return sorted(points, key=lambda point: (point["time_s"], point["cost"]))
 
 
 def _point(one: Assignment) -> dict[str, Any]:
@@ -139,6 +152,10 @@ def _point(one: Assignment) -> dict[str, Any]:
     for (_, offer), count in one.shares.items():
         shards[offer] = shards.get(offer, 0) + count
     return {"time_s": one.time_s, "cost": one.cost, "shards": shards}
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(math.isclose(one[key], other[key]) for key in ("time_s", "cost"))
 
 
 def _startup(spec: RunSpec, measured: Measured) -> float:

@@ -22,13 +22,19 @@ PROFILE_WALLTIME = "stated in the profile (walltime_max_h)"
 def placement_records(
     spec: RunSpec, measured: Measured, load: Load, choice: Choice
 ) -> list[dict[str, Any]]:
-    """The block `placement` of a plan, the largest part first."""
+    """The block `placement` of a plan, the largest part first.
+
+    `walltime_s` is what a shard asks for: what it needs on a chosen profile, else what the user
+    stated.
+    """
     return [_record(spec, measured, load, part) for part in choice.placements]
 
 
 def _record(spec: RunSpec, measured: Measured, load: Load, part: Placement) -> dict[str, Any]:
     found, machine = part.forecast, part.forecast.machine
-    walltime_s, _, _ = walltime(spec, measured, load, part)
+    walltime_s = spec.resources.runtime_s
+    if machine.profile is not None:
+        walltime_s, _, _ = walltime(spec, measured, load, part)
     return {
         "profile": machine.profile,
         "mode": machine.mode,
