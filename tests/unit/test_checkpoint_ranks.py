@@ -15,7 +15,7 @@ from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import upload_generation
 from milepost.checkpoint.verify import verify_generation
 from milepost.clock import epoch
-from milepost.errors import DataError, Refused
+from milepost.errors import DataError, Refused, StorageError
 from milepost.tiers.local import LocalTier
 
 
@@ -130,6 +130,21 @@ def test_what_one_rank_cannot_save_stops_all(tmp_path: Path) -> None:
     assert "another rank could not save: meta is a set" in str(results[0])
     assert CheckpointStore(tmp_path).names() == []
     assert not list(tmp_path.glob(".draft*"))
+
+
+def test_ranks_that_do_not_share_their_folder_are_told_so(tmp_path: Path) -> None:
+    """Each on the disk of its own node."""
+
+    def work(comm: FakeComm) -> None:
+        with Checkpointer(tmp_path / f"node{comm.Get_rank()}", comm=comm) as ck:
+            ck.save(0, {"x": np.arange(3)}, None)
+
+    results = together(work)
+    for error in results:
+        assert isinstance(error, StorageError)
+        assert "rank 1 does not see what rank 0 writes" in str(error)
+    assert "all of them see" in str(results[1].fix)
+    assert not list((tmp_path / "node0").glob(".draft*"))
 
 
 def test_drill_the_local_tier_of_one_rank_is_erased(

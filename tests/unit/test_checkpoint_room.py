@@ -16,6 +16,7 @@ from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.checkpoint.uploader import Target, Uploader
 from milepost.checkpoint.verify import verify_generation
+from milepost.errors import StorageError
 from milepost.tiers.local import LocalTier
 
 TOTAL = 1_000_000
@@ -84,3 +85,36 @@ def test_a_small_disk_goes_on_taking_checkpoints(
     assert 1 <= len(store.generations()) <= 3
     assert all(not verify_generation(store, name) for name in store.generations())
     assert Remote("warm", warm).generations()[0] == "000009-a0"
+
+
+def test_damaged_evidence_is_the_last_to_go(store: CheckpointStore) -> None:
+    evidence = store.folder / ".damaged-000009-a0-x"
+    evidence.mkdir()
+    room = Room(store, Retention(1), lambda: None, usage=usage(900_000))
+    assert room.make() == ("000001-a0", "000002-a0", "000003-a0", evidence.name)
+    assert not evidence.exists()
+
+
+def test_no_room_for_what_another_tier_has_is_no_damage(
+    disks: SmallDisks,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Older work in scratch is not taken for it: with room the newest one is there."""
+    disk = disks.mount(tmp_path / "disk", 16 << 10)
+    warm = tmp_path / "warm"
+    rng = np.random.default_rng(1)
+    with Checkpointer(disk / "ckpt", warm=LocalTier(warm), delta=False, compression="none") as ck:
+        for step in range(2):
+            ck.save(step, {"x": rng.standard_normal(500_000)}, None)
+            ck.wait()
+    store = CheckpointStore(disk / "ckpt")
+    (store.path("000002-a0") / "rank_0.bin").unlink()
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(9 << 20))
+    with pytest.raises(StorageError, match="is full"):
+        Checkpointer(disk / "ckpt", warm=LocalTier(warm), upload=False).restore()
+    assert not list(store.folder.glob(".draft*"))
+    ballast.unlink()
+    saved = Checkpointer(disk / "ckpt", warm=LocalTier(warm), upload=False).restore()
+    assert saved is not None
+    assert (saved.step, saved.tier, saved.lost.seconds) == (1, "warm", 0.0)

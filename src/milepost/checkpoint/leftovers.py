@@ -12,6 +12,7 @@ from pathlib import Path
 from milepost.checkpoint.ranks_files import MEETING_PREFIX, is_deserted
 
 _NAME = re.compile(r"\.draft-a(\d+)-(.+)-(\d+)-[^-]*")
+DAMAGED_PREFIX = ".damaged-"
 _FOREIGN_AGE_S = 86400.0
 
 
@@ -31,6 +32,14 @@ def remove(folder: Path, attempt: int) -> list[str]:
     except FileNotFoundError:
         return []
     gone = [name for name in entries if _is_dead(folder / name, attempt)]
+    for name in gone:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    return gone
+
+
+def remove_damaged(folder: Path) -> tuple[str, ...]:
+    """Remove the damaged generations that another tier replaced; returns the names."""
+    gone = tuple(sorted(path.name for path in folder.glob(f"{DAMAGED_PREFIX}*")))
     for name in gone:
         shutil.rmtree(folder / name, ignore_errors=True)
     return gone

@@ -85,6 +85,7 @@ class Ranks:
         self._skip = self._skipped = 0
         self._asked: float | None = None
         self._cost_s: float | None = None
+        self._is_folder_seen = False
 
     @property
     def file_name(self) -> str:
@@ -170,12 +171,30 @@ class Ranks:
             if failure is not None:
                 raise failure
             said = self.agree(None if draft is None else (draft.name, draft.folder.name))
+            self._check_folder(store, said[1])
         except BaseException:
             if draft is not None:
                 draft.abandon()
             raise
         self._folder_name = said[1]
         return draft, said[0]
+
+    def _check_folder(self, store: CheckpointStore, name: str) -> None:
+        """Once: does every rank see what rank 0 made? Else all of them raise."""
+        if self.size == 1 or self._is_folder_seen:
+            return
+        place, error = store.folder / name, None
+        if not place.is_dir():
+            error = StorageError(
+                f"rank {self.rank} does not see what rank 0 writes",
+                where=store.folder,
+                fix="ranks on several nodes need a folder that all of them see, such as "
+                "tiers.scratch on the shared file system",
+            )
+        failure, _ = self.agree_on(error, None)
+        if failure is not None:
+            raise failure
+        self._is_folder_seen = True
 
     def folder(self, store: CheckpointStore, draft: Draft | None, generation: str) -> Path:
         return store.folder / self._folder_name if draft is None else draft.folder

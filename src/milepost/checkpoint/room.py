@@ -1,7 +1,7 @@
 """Room in scratch: before a new checkpoint is taken, a disk that is nearly full is drained.
 
 What the tiers have not got yet is sent first; then all but the newest generation may go, marks of
-a person and what is still being sent excepted.
+a person and what is still being sent excepted; at last damaged generations kept as evidence.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from milepost.checkpoint import leftovers
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.retention import Retention
 from milepost.checkpoint.store import CheckpointStore
@@ -59,6 +60,8 @@ class Room:
             if uploader is not None:
                 rules = replace(rules, gold_every=None)  # the tiers keep them
             gone += prune(self.store, rules, hold=_held(uploader))
+        if self._is_nearly_full():
+            gone += leftovers.remove_damaged(self.store.folder)
         print(f"milepost: {self.store.folder}: {self._report(gone)}", file=sys.stderr)
         return gone
 

@@ -7,6 +7,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from milepost.checkpoint.crypt import UserKey
@@ -17,7 +18,7 @@ from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.upload import Remote
 from milepost.checkpoint.verify import verify_generation
 from milepost.clock import epoch
-from milepost.errors import DataError, MilepostError, Refused
+from milepost.errors import DataError, MilepostError, Refused, StorageError
 
 T = TypeVar("T")
 MAX_RESTORES = 2
@@ -52,7 +53,7 @@ def find_generation(
 
     `use` reads it and raises DataError when it is damaged. Damage is never repaired and never
     hidden: it is reported and an older generation is taken. None when there is no generation at
-    all. Errors: Refused when the newest intact one is not legal; DataError when there are
+    all. Errors: StorageError when there is no room for one of another tier here; Refused when the newest intact one is not legal; DataError when there are
     generations but none can be used.
     """
     search = _Search(store, wanted, remotes)
@@ -128,9 +129,18 @@ class _Search:
             return manifest, use(manifest)
         except Refused:
             raise
+        except StorageError as error:
+            if self._is_here(error):  # no room for a generation is no damage of it
+                raise
+            self.damages.append(f"{tier}: {name}: {error}")
+            return None
         except (MilepostError, OSError) as error:
             self.damages.append(f"{tier}: {name}: {error}")
             return None
+
+    def _is_here(self, error: StorageError) -> bool:
+        """Is it this machine's disk that is full, and not the tier that cannot be read?"""
+        return Path(str(error.where)).is_relative_to(self.store.folder)
 
     def lost(self, taken: Manifest) -> Lost:
         """What the newest generation that is known had more than the one taken."""

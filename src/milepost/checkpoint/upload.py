@@ -261,7 +261,7 @@ def _is_intact(store: CheckpointStore, name: str) -> bool:
 def _move_aside(store: CheckpointStore, name: str) -> None:
     path = store.path(name)
     if path.exists():
-        aside = tempfile.mkdtemp(prefix=f".damaged-{name}-", dir=store.folder)
+        aside = tempfile.mkdtemp(prefix=f"{leftovers.DAMAGED_PREFIX}{name}-", dir=store.folder)
         os.rename(path, aside)
         fsync_directory(store.folder)
 
