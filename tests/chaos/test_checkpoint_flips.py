@@ -75,7 +75,7 @@ def test_every_flipped_bit_is_found(folder: Path) -> None:
 def edges(path: Path) -> dict[str, int]:
     """A byte in each of the places that hold no data: what stands between the parts of a file."""
     data = path.read_bytes()
-    offset, size, *_ = struct.unpack_from("<QQQ", data, len(data) - 80)
+    offset, size, *_ = struct.unpack_from("<QQQ", data, len(data) - 72)
     gap = offset - 1 if data[offset - 1] == 0 else None
     found = {
         "behind the key": PAGE_BYTES - 1,
@@ -83,8 +83,8 @@ def edges(path: Path) -> dict[str, int]:
         "length in the head": 20,
         "behind the tail": offset + size if offset + size < len(data) - 128 else None,
         "before the end": len(data) - 128,
-        "last zero": len(data) - 81,
-        "version of the end": len(data) - 64,
+        "last zero": len(data) - 73,
+        "version of the end": len(data) - 56,
         "between blocks and tail": gap,
     }
     return {what: at for what, at in found.items() if at is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from milepost.checkpoint.base import Base
 from milepost.checkpoint.crypt import UserKey
 from milepost.checkpoint.decode import read_data_file
 from milepost.checkpoint.encode import EncodeOptions, write_data_file
@@ -20,6 +22,7 @@ from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, plan_layout
 from milepost.checkpoint.manifest import generation_name, parse_manifest
 from milepost.checkpoint.meta import from_json, to_json
 from milepost.checkpoint.retention import Kept, Retention, plan_prune
+from milepost.checkpoint.stored import needed
 
 DTYPES = st.one_of(
     npst.scalar_dtypes(),
@@ -97,6 +100,69 @@ def test_a_delta_chain_comes_back_the_same(
             known = write_data_file(Path(folder) / name, image, layout, {}, name, this).blocks
             back = read_data_file(Path(folder) / name, lambda n: Path(folder) / n, options.key)
             assert all(same(back.arrays[key], array) for key, array in arrays.items())
+
+
+OPERATIONS = st.sampled_from(["same", "moved", "touched", "drawn", "swapped"])
+
+
+def next_state(
+    state: dict[str, np.ndarray[Any, Any]], operations: list[str], rng: np.random.Generator
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Each array stays, moves a little everywhere, changes in one place, or is all new; two may
+    change places."""
+    new = dict(state)
+    for (name, array), how in zip(state.items(), operations, strict=False):
+        if how == "moved":
+            new[name] = (array + rng.standard_normal(array.shape) * 1e-4).astype(array.dtype)
+        elif how == "touched":
+            new[name] = array.copy()
+            new[name][len(array) // 2] += 1
+        elif how == "drawn":
+            new[name] = rng.standard_normal(array.shape).astype(array.dtype)
+    if "swapped" in operations:
+        new["a0"], new["a1"] = new["a1"], new["a0"]
+    return new
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.lists(st.lists(OPERATIONS, min_size=2, max_size=2), min_size=1, max_size=6),
+    st.sampled_from([None, UserKey(bytes(32), "id")]),
+    st.sampled_from(["zstd", "auto", "none"]),
+    st.sampled_from([BLOCK_BYTES, 64 << 10]),
+)
+def test_a_chain_with_any_mix_of_blocks_comes_back_the_same(
+    history: list[list[str]], key: UserKey | None, compression: str, block_bytes: int
+) -> None:
+    """Referred to, XORed or stored as they are; only the bases that a file names are needed."""
+    rng = np.random.default_rng(1)
+    count = 3 * BLOCK_BYTES // 8 + 77
+    state = {f"a{n}": np.cumsum(rng.standard_normal(count)).astype("f4") for n in range(2)}
+    with tempfile.TemporaryDirectory() as place:
+        known, last = None, None
+        for number, operations in enumerate([["same"] * 2, *history]):
+            state = next_state(state, operations, rng)
+            layout = plan_layout(state, block_bytes)
+            image = Image(layout.image_bytes)
+            image.fill(layout, state)
+            name = f"g{number}"
+            with ExitStack() as stack:
+                base = None
+                if last is not None:
+                    base = stack.enter_context(Base(last, lambda n: Path(place) / n, key))
+                options = EncodeOptions(compression, key, known, 1.0, base=base)
+                path = Path(place) / name
+                written = write_data_file(path, image, layout, {}, name, options)
+            assert set(written.bases) <= needed((known or {}).values())
+            known, last = written.blocks, name
+            assert needed(known.values()) <= {name, *written.bases}
+
+            def base_path(wanted: str, bases: tuple[str, ...] = written.bases) -> Path:
+                assert wanted in bases, "a base that the manifest would not name"
+                return Path(place) / wanted
+
+            back = read_data_file(path, base_path, key, written.digest)
+            assert all(same(back.arrays[key], array) for key, array in state.items())
 
 
 @QUICK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 import time
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import numpy as np
 import pytest
 
 from milepost.checkpoint import codec, direct
+from milepost.checkpoint.blocks import block_digest
 from milepost.checkpoint.crypt import Tampered, UserKey, load_key, new_data_key, open_data_key
+from milepost.checkpoint.decode import blocks_digest, read_data_file
 from milepost.checkpoint.direct import DirectReader, DirectWriter
+from milepost.checkpoint.encode import write_data_file
 from milepost.checkpoint.image import Image
-from milepost.checkpoint.layout import PAGE_BYTES
+from milepost.checkpoint.layout import PAGE_BYTES, plan_layout
 from milepost.checkpoint.options import Options
 from milepost.checkpoint.policies import AnyOf, BeforeWalltime, EverySeconds, Moment, OnSignal
 from milepost.checkpoint.retention import Kept, Retention, plan_prune
@@ -188,6 +192,35 @@ def test_direct_io_that_is_refused_late_goes_on_buffered(
         writer.write(image.view, 0)
         assert not writer.is_direct
     assert (tmp_path / "f").read_bytes() == b"\7" * PAGE_BYTES
+
+
+def in_version_1(data: bytes) -> bytes:
+    """A raw data file of today as version 1 wrote it: index rows without the last two fields."""
+    start, size, _, _, magic = struct.unpack_from("<QQQ32s16s", data, len(data) - 72)
+    (text,) = struct.unpack_from("<Q", data, start)
+    rows = data[start + 8 + text : start + size]
+    assert len(rows) % 116 == 0
+    old = b"".join(rows[n : n + 104] for n in range(0, len(rows), 116))
+    tail = data[start : start + 8 + text] + old
+    end = struct.pack("<QQQ32s16s", start, len(tail), 1, block_digest(tail), magic).rjust(
+        128, b"\0"
+    )
+    head = data[:16] + struct.pack("<I", 1) + data[20:start]
+    return head + tail + bytes(-(start + len(tail) + 128) % PAGE_BYTES) + end
+
+
+def test_files_of_version_1_are_read(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).standard_normal(300_001)
+    layout = plan_layout({"x": x})
+    image = Image(layout.image_bytes)
+    image.fill(layout, {"x": x})
+    write_data_file(tmp_path / "new", image, layout, {"step": 3}, "000001-a0")
+    (tmp_path / "old").write_bytes(in_version_1((tmp_path / "new").read_bytes()))
+    assert (tmp_path / "old").read_bytes() != (tmp_path / "new").read_bytes()
+    back = read_data_file(tmp_path / "old", lambda name: tmp_path / name)
+    assert np.array_equal(back.arrays["x"], x)
+    assert back.info["step"] == 3
+    assert blocks_digest(tmp_path / "old").startswith("blake3-blocks:")
 
 
 def kept(number: int, age_s: float = 0, **changes: object) -> Kept:
