@@ -83,8 +83,9 @@ def _versions(facts: Facts) -> Item:
         fix = f"milepost contract {facts.run}, then the smoke test again, or bring them back"
         return Item(key, title, False, f"not as frozen: {some(other)}", fix)
     told = ", ".join(f"{name} {version}" for name, version in then.items())
-    silent = [n for n in (facts.spec.software if facts.spec else ()) if n not in then]
-    more = f"; not a Python package, version not known: {some(silent)}" if silent else ""
+    named = facts.spec.software if facts.spec else ()
+    silent = [n for n in named if n.lower() not in {name.lower() for name in then}]
+    more = f"; version not known: {some(silent)}" if silent else ""
     return Item(key, title, True, f"{told}; {_environment(facts)}{more}")
 
 
