@@ -85,20 +85,86 @@ def test_json_is_the_plan(paths: RunPaths) -> None:
     assert json.loads(plan(paths, "--json").output) == read_json(paths.plan)
 
 
-def test_what_if_prints_and_writes_nothing(paths: RunPaths) -> None:
-    done = plan(paths, "--what-if", "tasks_per_shard=5", "--what-if", "mtbf_h=6", "--json")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--what-if", "tasks_per_shard=5", "--what-if", "mtbf_h=6"),
+        ("--what-if", "tasks_per_shard=5", "mtbf_h=6"),
+    ],
+)
+def test_what_if_prints_both_plans_and_writes_nothing(
+    paths: RunPaths, words: tuple[str, ...]
+) -> None:
+    done = plan(paths, *words, "--json")
     assert done.exit_code == 0, done.exception
     found = json.loads(done.output)
-    assert found["shard_count"] == 8
-    assert found["overhead"]["mtbf_s"] == 6 * 3600
+    assert found["changes"] == ["tasks_per_shard=5", "mtbf_h=6"]
+    assert found["after"]["shard_count"] == 8
+    assert found["after"]["overhead"]["mtbf_s"] == 6 * 3600
     assert not paths.plan.exists() and not paths.plan_report.exists()
+    plan(paths)
+    assert found["before"] == read_json(paths.plan)
+
+
+def test_what_if_in_the_terminal(paths: RunPaths) -> None:
+    done = plan(paths, "--what-if", "tasks_per_shard=5", "mtbf_h=6")
+    lines = done.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "sweep, if tasks_per_shard=5, mtbf_h=6"
+    at = lines[1].index("then")
+    assert lines[1].split() == ["now", "then"]
+    rows = {line[:9].strip(): (line[10:at], line[at:]) for line in lines[2:] if line[:1] != " "}
+    assert rows["shards"][0].startswith("2 of up to 20 tasks")
+    assert rows["shards"][1].startswith("8 of up to 5 tasks")
+    assert rows["mtbf"][0].startswith("24 h, default") and rows["mtbf"][1].startswith("6 h, stated")
+    assert "  mtbf_s: 86400 s -> 21600 s" in lines
+    for name in ("walltime", "interval", "overhead", "machine", "cost"):
+        assert name in rows
+
+
+def test_what_if_says_why_there_is_no_plan_now(tmp_path: Path) -> None:
+    profiles = {"a": {"modes": {"on-demand": {"price_per_h": 3600.0, "nodes_max": 1}}}}
+    (tmp_path / "profiles.yaml").write_text(json.dumps({"schema": 1, "profiles": profiles}))
+    paths = prepare(tmp_path, profiles="profiles.yaml", budget=1.0)
+    assert isinstance(plan(paths).exception, Refused)
+    done = plan(paths, "--what-if", "budget=1000")
+    assert done.exit_code == 0, done.exception
+    assert "now       refused: no profile and mode can meet budget 1" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_the_only_run_needs_no_name(paths: RunPaths) -> None:
+    def nameless(*words: str) -> Result:
+        return CliRunner().invoke(command, [*words, "--root", str(paths.root)])
+
+    done = nameless("--what-if", "t_ckpt_s=5", "mtbf_h=6")
+    assert done.exit_code == 0 and done.output.startswith("sweep, if t_ckpt_s=5, mtbf_h=6")
+    other = RunPaths("other", paths.root)
+    write_json(other.smoke, {})
+    assert nameless().exit_code == 2 and "name a RUN (other, sweep)" in nameless().output
+    assert nameless("sweep", "other").exit_code == 2
+
+
+def test_terms_of_profiles_may_be_changed(tmp_path: Path) -> None:
+    modes = {"interruptible": {"price_per_h": 1.0, "preempt_mtbf_h": 9.0, "notice_s": 30}}
+    profiles = {"schema": 1, "utilisation": 0.5, "profiles": {"a": {"modes": modes}}}
+    (tmp_path / "profiles.yaml").write_text(json.dumps(profiles))
+    paths = prepare(tmp_path, profiles="profiles.yaml")
+    words = ("utilisation=1", "preempt_mtbf_h=2", "notice_s=120", "storage_price=0")
+    found = json.loads(plan(paths, "--what-if", *words, "--json").output)
+    rows = {row["name"]: row["value"] for row in found["after"]["assumptions"]}
+    assert (rows["utilisation"], rows["notice_s"]) == (1.0, 120.0)
+    assert rows["preemption_mtbf_s"] == 7200.0
+    ratio = found["before"]["cost"]["compute"] / found["after"]["cost"]["compute"]
+    assert ratio == pytest.approx(2.0, rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         ("mtfb_h=3", "did you mean mtbf_h"),
-        ("mtbf_h", "KEY=VALUE"),
+        ("storage_gb=5", "belongs to profiles"),
+        ("=6", "KEY=VALUE"),
         ("mtbf_h=soon", "soon"),
         ("mtbf_h=-1", "-1"),
         ("count=2.5", "whole number"),

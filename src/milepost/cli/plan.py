@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,36 +21,74 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("words", nargs=-1, metavar="[RUN] [KEY=VALUE]...")
 @root_option
 @click.option(
     "--what-if",
-    "changes",
+    "more",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Plan with another value, such as mtbf_h=6 or t_ckpt_s=30; writes nothing. May be given again.",
+    help="Plan with other values, such as t_ckpt_s=5 mtbf_h=6, beside the plan as it is; writes "
+    "nothing.",
 )
 @json_option
-def command(run: str, root: Path, changes: tuple[str, ...], as_json: bool) -> None:
+def command(words: tuple[str, ...], root: Path, more: tuple[str, ...], as_json: bool) -> None:
     """Choose interval, shard size, walltime, profile and mode of RUN.
 
     Reads results/RUN/contract.json and results/RUN/smoke/smoke.json, and writes
-    results/RUN/plan/plan.json and report.html. The same inputs give the same bytes.
+    results/RUN/plan/plan.json and report.html. The same inputs give the same bytes. RUN may be
+    left out where only one run has a smoke test.
+
+    \b
+      milepost plan sweep
+      milepost plan sweep --what-if t_ckpt_s=5 mtbf_h=6
     """
     from milepost.planner.make import make_plan
     from milepost.planner.summary import summarise
 
-    paths = RunPaths(run, root)
+    names = [word for word in words if "=" not in word]
+    changes = (*more, *(word for word in words if "=" in word))
+    if len(names) > 1:
+        raise click.UsageError(f"one RUN at a time, not {' and '.join(names)}")
+    paths = RunPaths(names[0] if names else _only_run(root), root)
     inputs = _read_inputs(paths)
     if changes:
-        from milepost.planner.what_if import apply_changes
-
-        inputs = apply_changes(inputs, changes)
+        click.echo(_compare(paths.run, inputs, changes, as_json=as_json))
+        return
     plan = make_plan(**inputs)
-    if not changes:
-        _write(paths, plan)
-    text = json.dumps(plan, indent=2, ensure_ascii=False) if as_json else summarise(plan)
-    click.echo(text)
+    _write(paths, plan)
+    click.echo(_json(plan) if as_json else summarise(plan))
+
+
+def _compare(run: str, inputs: dict[str, Any], changes: Sequence[str], *, as_json: bool) -> str:
+    """The plan as it is and as it would be; one that cannot be made says why."""
+    from milepost.planner.make import make_plan
+    from milepost.planner.what_if import apply_changes, compare
+
+    changed = apply_changes(inputs, changes)
+    before, refusal = None, ""
+    try:
+        before = make_plan(**inputs)
+    except Refused as error:
+        refusal = error.what
+    after = make_plan(**changed)
+    if as_json:
+        found = {"run": run, "changes": list(changes), "before": before, "after": after}
+        return _json(found | {"refusal": refusal or None})
+    return compare(run, changes, before, after, refusal)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _only_run(root: Path) -> str:
+    """The run to plan when none is named: the only one that has a smoke test."""
+    found = sorted(path.parents[1].name for path in root.glob("results/*/smoke/smoke.json"))
+    if len(found) != 1:
+        known = ", ".join(found) or "none has a smoke test yet"
+        raise click.UsageError(f"name a RUN ({known})")
+    return found[0]
 
 
 def _read_inputs(paths: RunPaths) -> dict[str, Any]:

@@ -1,17 +1,21 @@
-"""Other values for one plan: `--what-if mtbf_h=6`."""
+"""Other values for one plan: `--what-if t_ckpt_s=5 mtbf_h=6`, beside the plan as it is."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from milepost.config.spec import RunSpec, ShardsSpec
 from milepost.errors import ConfigError
+from milepost.planner.summary import plan_lines
 
 Inputs = dict[str, Any]
 
+_WIDTH, _COLUMN = 80, 34
 _MODES = ("auto", "on-demand", "interruptible", "reserved")
 
 
@@ -33,6 +37,58 @@ def apply_changes(inputs: Inputs, changes: Iterable[str]) -> Inputs:
             )
         changed = _CHANGES[key](changed, key, text)
     return changed
+
+
+def compare(
+    run: str,
+    changes: Sequence[str],
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    refusal: str = "",
+) -> str:
+    """Both plans side by side for a terminal of 80 columns, then every assumption that differs.
+
+    Without `before`, which could not be made, `refusal` says why.
+    """
+    lines = textwrap.wrap(f"{run}, if {', '.join(changes)}", _WIDTH)
+    then = dict(plan_lines(after))
+    now = dict.fromkeys(then, "-") if before is None else dict(plan_lines(before))
+    lines += _three("", "now", "then")
+    for name, text in then.items():
+        lines += _three(name, now[name], text)
+    if before is None:
+        lines += textwrap.wrap(f"now       refused: {refusal}", _WIDTH, subsequent_indent=" " * 10)
+    lines.append("assumptions that differ:")
+    for name, old, new in _differences(before, after):
+        lines += textwrap.wrap(f"  {name}: {old} -> {new}", _WIDTH, subsequent_indent="    ")
+    notes = [note for note in after["notes"] if before is None or note not in before["notes"]]
+    for note in notes:
+        lines += textwrap.wrap(f"note: {note}", _WIDTH, subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+def _three(name: str, now: str, then: str) -> list[str]:
+    """A row of two columns, each wrapped."""
+    left, right = textwrap.wrap(now, _COLUMN) or [""], textwrap.wrap(then, _COLUMN) or [""]
+    rows = zip_longest((name,), left, right, fillvalue="")
+    return [f"{a:<9} {b:<{_COLUMN}} {c}".rstrip() for a, b, c in rows]
+
+
+def _differences(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Assumptions whose value is another one, with their units."""
+    old = {row["name"]: _said(row) for row in (before or {"assumptions": ()})["assumptions"]}
+    new = {row["name"]: _said(row) for row in after["assumptions"]}
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            yield name, old.get(name, "-"), new.get(name, "-")
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    value = row["value"]
+    text = "n/a" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{text} {row['unit']}".rstrip()
 
 
 def _spec(change: Callable[[RunSpec, str, str], RunSpec]) -> Callable[[Inputs, str, str], Inputs]:
@@ -82,16 +138,52 @@ def _measured(inputs: Inputs, key: str, value: Any) -> Inputs:
 
 
 def _tasks(inputs: Inputs, key: str, text: str) -> Inputs:
-    return {**inputs, "tasks": _whole(key, _number(key, text))}
+    """Another number of rows; of rows that are not there no sizes are known."""
+    return {**inputs, "tasks": _whole(key, _number(key, text)), "sizes": None}
 
 
-def _number(key: str, text: str) -> float:
+def _file(inputs: Inputs, key: str, text: str) -> Inputs:
+    """A value of the profiles file that counts for every profile."""
+    profiles = _profiles(inputs, key)
+    value = _number(key, text, zero=key.startswith("storage"))
+    if key == "utilisation":
+        return {**inputs, "profiles": {**profiles, key: value}}
+    name = {"storage_price": "price_per_gb_month", "storage_gb": "capacity_gb"}[key]
+    storage = {**(profiles.get("storage") or {}), name: value}
+    return {**inputs, "profiles": {**profiles, "storage": storage}}
+
+
+def _notice(inputs: Inputs, key: str, text: str) -> Inputs:
+    """A term of the interruptible mode of every profile."""
+    profiles, value = _profiles(inputs, key), _number(key, text)
+    changed = {}
+    for name, profile in (profiles.get("profiles") or {}).items():
+        modes = dict((profile or {}).get("modes") or {})
+        if "interruptible" in modes:
+            modes["interruptible"] = {**(modes["interruptible"] or {}), key: value}
+        changed[name] = {**(profile or {}), "modes": modes}
+    return {**inputs, "profiles": {**profiles, "profiles": changed}}
+
+
+def _profiles(inputs: Inputs, key: str) -> Mapping[str, Any]:
+    if inputs.get("profiles") is None:
+        raise ConfigError(
+            f"{key} belongs to profiles, and there are none",
+            where="--what-if",
+            fix="name a file in planner.profiles",
+        )
+    found: Mapping[str, Any] = inputs["profiles"]
+    return found
+
+
+def _number(key: str, text: str, *, zero: bool = False) -> float:
     try:
         value = float(text)
     except ValueError as error:
         raise ConfigError(f"{key} is {text!r}, not a number", where="--what-if") from error
-    if not 0.0 < value < float("inf"):
-        raise ConfigError(f"{key} is {text}", where="--what-if", fix="use a number above 0")
+    if not (0.0 < value < float("inf") or (zero and value == 0.0)):
+        least = "0 or more" if zero else "above 0"
+        raise ConfigError(f"{key} is {text}", where="--what-if", fix=f"use a number {least}")
     return value
 
 
@@ -122,4 +214,9 @@ _CHANGES: dict[str, Callable[[Inputs, str, str], Inputs]] = {
     "ckpt_bytes": _single,
     "max_rss_bytes": _single,
     "tasks": _tasks,
+    "utilisation": _file,
+    "storage_price": _file,
+    "storage_gb": _file,
+    "notice_s": _notice,
+    "preempt_mtbf_h": _notice,
 }
