@@ -105,8 +105,15 @@ def _best(known: Mapping[str, Any], mtbf_s: float) -> float:
 
 
 def _curve(known: Mapping[str, Any], mtbf_s: float) -> Callable[[float], float]:
+    """The plan's overhead at other intervals; what does not hang on the interval is a factor."""
     rest = (known["restore_s"], known["downtime_s"], known["durable_lag_s"])
-    return lambda interval_s: exact_overhead(interval_s, known["t_ckpt_s"], mtbf_s, *rest)
+    factor = 1.0 + float(known.get("extra_fraction", 0.0))
+
+    def overhead(interval_s: float) -> float:
+        plain = exact_overhead(interval_s, known["t_ckpt_s"], mtbf_s, *rest)
+        return (1.0 + plain) * factor - 1.0
+
+    return overhead
 
 
 def _marks(plan: Mapping[str, Any], curve: Callable[[float], float]) -> tuple[Mark, ...]:
