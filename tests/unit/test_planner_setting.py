@@ -86,6 +86,13 @@ def test_a_belief_is_worth_the_failures_behind_it() -> None:
     assert policy.every.worth == 12.0
 
 
+def test_of_several_places_it_is_the_first() -> None:
+    first = {"useful_s": 3e5, "shards": 3, "walltime_s": 7200, "mode": "on-demand"}
+    second = {"useful_s": 9e5, "shards": 1, "walltime_s": 60, "mode": "interruptible"}
+    found = setting_of(plan() | {"placement": [first, second]})
+    assert (found.work_s, found.walltime_s, found.longest_s) == (1e5, 7200, None)
+
+
 def test_a_plan_without_measurements_is_refused() -> None:
     with pytest.raises(ConfigError, match="nothing to simulate"):
         setting_of(plan(t_ckpt_s=None))

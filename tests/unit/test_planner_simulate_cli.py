@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from milepost.cli import simulate as simulate_cli
 from milepost.cli.simulate import command
 from milepost.durable import write_json
 from milepost.errors import ConfigError
@@ -125,6 +127,23 @@ def test_too_few_interruptions_are_said(tmp_path: Path) -> None:
 def test_work_of_unknown_length_is_said(tmp_path: Path) -> None:
     assert "(assumed)" in run(tmp_path, "--jobs", "20", useful_s=None).output
     assert "(assumed)" not in run(tmp_path, "--jobs", "20", "work_h=9", useful_s=None).output
+
+
+def test_a_long_simulation_tells_a_terminal_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("milepost.clock.monotonic", lambda: now[0])
+    assert simulate_cli._progress("optimum") is None, "nobody looks"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    tell = simulate_cli._progress("optimum")
+    tell(0.1)
+    assert capsys.readouterr().err == "", "a short one is quiet"
+    now[0] = 3.0
+    tell(0.5)
+    tell(1.0)
+    shown = capsys.readouterr().err
+    assert "optimum:  50 % simulated" in shown and shown.endswith("\r\x1b[K")
 
 
 def test_clustered_failures_are_said(tmp_path: Path) -> None:

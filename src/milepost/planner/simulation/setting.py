@@ -173,7 +173,10 @@ class Setting:
 
 
 def setting_of(plan: Mapping[str, Any]) -> Setting:
-    """What a shard of a plan.json is expected to meet. A ConfigError when nothing was measured."""
+    """What a shard of a plan.json is expected to meet, at the place that most of them go to.
+
+    A ConfigError when nothing was measured.
+    """
     known = plan["overhead"]
     if known["t_ckpt_s"] is None or known["unit_s"] is None:
         raise ConfigError(
@@ -182,24 +185,29 @@ def setting_of(plan: Mapping[str, Any]) -> Setting:
             fix="run the smoke test, then `milepost plan` again",
         )
     rows = {row["name"]: row["value"] for row in plan.get("assumptions", ())}
-    t_ckpt_s, useful_s = known["t_ckpt_s"], known["useful_s"]
+    place: Mapping[str, Any] = next(iter(plan.get("placement") or ()), {})
+    useful_s = place.get("useful_s", known["useful_s"])
+    shards = place.get("shards", plan["shard_count"])
+    t_ckpt_s = known["t_ckpt_s"]
     mtbf_s = rows.get("mtbf_s") or known["mtbf_s"]
     is_saving = t_ckpt_s > 0.0
     return Setting(
         t_ckpt_s=t_ckpt_s,
         mtbf_s=mtbf_s,
-        work_s=_OPEN_END * mtbf_s if useful_s is None else useful_s / plan["shard_count"],
+        work_s=_OPEN_END * mtbf_s if useful_s is None else useful_s / shards,
         interval_s=known["unit_s"],
         t_ckpt_p95_s=max(t_ckpt_s, (rows.get("t_ckpt_p95_s") or 0.0) if is_saving else 0.0),
         step_s=(rows.get("step_s") or 0.0) if is_saving else 0.0,
         restore_s=known["restore_s"],
         downtime_s=known["downtime_s"],
         lag_s=known["durable_lag_s"],
-        walltime_s=plan.get("walltime_s"),
+        walltime_s=place.get("walltime_s", plan.get("walltime_s")),
         preempt_mtbf_s=rows.get("preemption_mtbf_s"),
         notice_s=rows.get("notice_s") or 0.0,
         price_per_h=_price(plan.get("cost")),
-        longest_s=DEFAULT_INTERVAL_S if plan.get("mode") == "interruptible" else None,
+        longest_s=DEFAULT_INTERVAL_S
+        if place.get("mode", plan.get("mode")) == "interruptible"
+        else None,
         is_stated=str(plan.get("interval_source", "")).startswith("stated"),
         is_open=useful_s is None,
         worth=_worth(plan.get("mtbf")),
