@@ -120,3 +120,17 @@ def test_a_dry_run_writes_nothing_but_the_record_of_its_head(mended: Project) ->
     done = ok(mended.snakemake("-n"))
     assert "shard:" in done.stdout
     assert mended.snapshot("results", "work", "executions", "config") == before
+
+
+def test_a_superseded_run_is_left_alone(troubled: Project) -> None:
+    troubled.batch("better", [1, 2])
+    ok(troubled.milepost("contract", "better"))
+    ok(troubled.milepost("closeout", "sq", "--superseded-by", "better"))
+    before = troubled.snapshot("results/sq", "work/sq")
+    told = said(ok(troubled.snakemake("--dry-run")))
+    assert "results/better/closeout/report.html" in told
+    assert "results/sq/" not in told
+    refused = troubled.milepost("shard", "sq", "0002")
+    assert refused.returncode == 20 and "go on with better" in said(refused)
+    assert troubled.snapshot("results/sq", "work/sq") == before
+    assert "sq: superseded by better, not launched again" in ok(troubled.milepost("status")).stdout

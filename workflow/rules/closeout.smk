@@ -12,11 +12,21 @@ rule closeout_run:
             category="{run}",
             labels={"step": "closeout"},
         ),
-        "results/{run}/closeout/record.json",
+        report(
+            "results/{run}/closeout/record.json",
+            caption="../report/record.rst",
+            category="{run}",
+            labels={"step": "record"},
+        ),
         "results/{run}/closeout/public.json",
         "results/{run}/closeout/public.md",
         "results/{run}/closeout/ro-crate-metadata.json",
-        "results/{run}/results.csv",
+        report(
+            "results/{run}/results.csv",
+            caption="../report/results.rst",
+            category="{run}",
+            labels={"step": "results"},
+        ),
     log:
         "results/{run}/logs/closeout.log",
     shell:
