@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,12 +19,17 @@ from milepost.errors import ConfigError, DataError
 from milepost.evidence.classify import classify, diagnose
 from milepost.evidence.logtext import HEAD_BYTES, TAIL_BYTES, decode, lines_of, read_stream
 from milepost.evidence.signatures import load_signatures
+from milepost.literals import literals_of
 from milepost.model import Action, FailureClass, Finding
 from milepost.resources import load_yaml
 
 REPORTS = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "failure_reports.yaml").read_text(encoding="utf-8")
 )
+
+# Reports of others are never copied; where a collection of them stands beside the checkout, it is
+# measured.
+FOREIGN = Path(__file__).parents[3] / "shared" / "data" / "failures.tsv"
 
 SUBCLASSES = {
     "scheduler": "cancelled controller_unreachable deadline invalid_account_qos launch_failure "
@@ -66,6 +74,62 @@ def test_names_of_signatures_are_unique_and_their_words_in_lower_case() -> None:
     for row in [*rows["signatures"], *rows["harmless"]]:
         for key in ("words", "needs", "unless", "not_line"):
             assert all(word == word.lower() for word in row.get(key, ())), row
+
+
+def test_every_pattern_of_a_line_compiles_and_has_plain_text() -> None:
+    rows = load_yaml("policies", "failures.yaml")
+    for row in [*rows["signatures"], *rows["harmless"]]:
+        for pattern in row.get("lines", ()):
+            assert all(len(text) >= 3 for text in literals_of(pattern)), pattern
+
+
+# Every pattern on long lines made for it: one that backtracks without end would never come back.
+HOSTILE = """
+import re
+from milepost.literals import literals_of
+from milepost.resources import load_yaml
+
+rows = load_yaml("policies", "failures.yaml")
+count = 0
+for row in [*rows["signatures"], *rows["harmless"]]:
+    words = row.get("words", ())
+    tries = [(pattern, literals_of(pattern)) for pattern in row.get("lines", ())]
+    tries += [(row["pattern"], words[:3])] if "pattern" in row else []
+    for pattern, texts in tries:
+        regex = re.compile(pattern, re.IGNORECASE)
+        for text in (*texts[:3], "a ", "1", "="):
+            for line in (text * (3000 // len(text)), text + " " * 3000, "error " + "a " * 1500 + text):
+                regex.search(line[:4000])
+        count += 1
+print(count)
+"""
+
+
+def test_no_pattern_hangs_on_a_long_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert int(done.stdout) > 1000
+
+
+@pytest.mark.skipif(not FOREIGN.is_file(), reason="no collection of reports beside the checkout")
+def test_reports_of_others_that_stand_beside_the_checkout() -> None:
+    with FOREIGN.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    found = [
+        classify(
+            row["log_tail"].replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t"),
+            state=row["slurm_state"] or None,
+            exit_code=row["exit_code"] or None,
+        )
+        for row in rows
+    ]
+    pairs = list(zip(rows, found, strict=True))
+    assert sum(str(f.failure_class) == row["class"] for row, f in pairs) >= 0.97 * len(rows)
+    assert sum(f.subclass == row["subclass"] for row, f in pairs) >= 0.95 * len(rows)
+    assert sum(str(f.action) == row["expected_action"] for row, f in pairs) >= 0.95 * len(rows)
+    sure = [f.subclass == row["subclass"] for row, f in pairs if f.confidence >= 0.8]
+    assert sum(sure) >= 0.95 * len(sure)
 
 
 class TestCauseBeforeCascade:
@@ -140,6 +204,29 @@ class TestCauseBeforeCascade:
         log = "application called MPI_Abort(MPI_COMM_WORLD, 3)\nsrun: error: c1: tasks 1-3: Killed"
         assert named(classify(log, exit_code="9:0")) == "runtime/mpi_abort"
 
+    def test_a_warning_ranks_below_what_is_no_warning(self) -> None:
+        said = "cannot open /etc/x.cfg: No such file or directory"
+        end = "CUDA error: unspecified launch failure"
+        assert classify(f"{said}\n{end}", exit_code=1).subclass == "missing_file"
+        for lines in ([f"WARNING: {said}", end], [end, f"WARNING: {said}"]):
+            assert classify("\n".join(lines), exit_code=1).subclass == "cuda_driver_nccl"
+        assert classify(f"WARNING: {said}", exit_code=1).subclass == "missing_file"
+
+    def test_a_frame_of_a_traceback_proves_nothing(self) -> None:
+        log = (
+            "Traceback (most recent call last):\n"
+            '  File "/lib/torch/cuda/out_of_memory.py", line 7, in raise_cuda_out_of_memory\n'
+            "    raise OutOfMemoryError('CUDA out of memory')\n"
+            "KeyError: 'depth'"
+        )
+        finding = classify(log, exit_code=1)
+        assert (finding.subclass, finding.evidence[0]) == ("shape_config", "KeyError: 'depth'")
+
+    def test_the_zeroth_of_many_is_no_count_of_none(self) -> None:
+        log = "replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"
+        assert classify(log, exit_code=1).subclass == "gpu_oom"
+        assert classify("tests: 9 passed, 0 failed", exit_code=1).subclass == "unknown"
+
 
 class TestHarmless:
     @pytest.mark.parametrize(
@@ -185,6 +272,19 @@ class TestSuccessIsNoProof:
     def test_guesses_are_not_believed_after_success(self) -> None:
         assert classify("KeyError: 'x' (ignored)", exit_code=0).subclass == "not_a_failure"
         assert classify("KeyError: 'x'", exit_code=1).subclass == "shape_config"
+
+    @pytest.mark.parametrize(
+        "log", ["cuda: invalid value, ignored", "Execution halted", "error: argument -x: bad"]
+    )
+    def test_what_is_little_sure_is_no_proof_against_it(self, log: str) -> None:
+        assert classify(log, state="COMPLETED", exit_code="0:0").subclass in (
+            "not_a_failure",
+            "shape_config",
+        )
+
+    def test_an_abort_of_mpi_counts_even_then(self) -> None:
+        log = "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD"
+        assert classify(log, state="COMPLETED", exit_code="0:0").subclass == "mpi_abort"
 
 
 class TestUnknown:
@@ -295,6 +395,31 @@ class TestLogText:
         assert kept.endswith(b"\nlast")
         assert read_stream(io.BytesIO(b"short")) == b"short"
 
+    def test_memory_stays_bounded_on_gigabytes(self, tmp_path: Path) -> None:
+        path = tmp_path / "huge.log"
+        with path.open("wb") as stream:
+            stream.truncate(4 << 30)
+            stream.seek(0, 2)
+            stream.write(b"\nOSError: [Errno 28] No space left on device\n")
+        code = (
+            "import resource, sys, pathlib\n"
+            "from milepost.evidence.classify import classify\n"
+            "found = classify(pathlib.Path(sys.argv[1]), exit_code=1)\n"
+            "print(found.subclass, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+        )
+        name, kilobytes = done.stdout.split()
+        assert name == "no_space_left"
+        assert int(kilobytes) < 256 << 10
+
+    def test_the_first_and_the_last_lines_of_a_kind_are_looked_at(self) -> None:
+        noise = "cannot open optional plugin of colour\n" * 5000
+        last = "cannot open /data/in.csv: No such file or directory"
+        for log in (f"{last}\n{noise}", f"{noise}{last}"):
+            assert classify(log, exit_code=1).subclass == "missing_file"
+
     def test_decoding_never_fails(self) -> None:
         assert decode(b"\xff\xfeA\0") == "A"
         assert decode(b"") == ""
@@ -373,6 +498,11 @@ class TestCommand:
         rows = [json.loads(line) for line in result.stdout.splitlines()]
         assert [row["log"] for row in rows] == names
         assert {row["subclass"] for row in rows} == {"host_oom"}
+        for row in rows:
+            assert row["class"] == "runtime"
+            assert row["action"] == "retry_more_memory"
+            assert row["evidence"] == ["killed by signal 9", "exit code 137"]
+            assert 0 < row["confidence"] < 1
 
     def test_stdin_and_own_signatures(self, tmp_path: Path) -> None:
         own = tmp_path / "own.yaml"
