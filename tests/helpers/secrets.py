@@ -38,6 +38,7 @@ PLANTED: dict[str, Planted] = {
     "QOS": _planted("--qos=urgent-mk", "urgent-mk"),
     "project": _planted("project: pn47xu", "pn47xu"),
     "reservation": _planted("--reservation=maint_kolloq", "maint_kolloq"),
+    "home path below others": _planted("wrote /nfs/cluster/home/bhaas/x; bhaas did", "bhaas"),
     "home path": _planted("reads /home/tnagel/data/a.h5", "tnagel"),
     "scratch path": _planted("wrote /scratch2/grp_nagel/run1/out.dat", "grp_nagel"),
     "absolute path": _planted("see /fastio/vault77/x.log", "vault77"),
@@ -149,6 +150,9 @@ PROSE = [
     "127.0.0.1 and ::1 are this machine; std::vector<int>; a::b",
     "blake3:1f3a9c and sha256:00ff; F1 = 0.98; step: 1200; C=10 gamma=0.1",
     "The B3LYP/6-31G(d,p) level; 6-311++G**; cc-pVTZ; wB97X-D3; Lennard-Jones 12-6.",
+    "See https://matplotlib.org/stable/users/installing/index.html; installing is easy.",
+    "A well-tested project: the overall design is solid; queue: a list; user = the reader.",
+    "uses: astral-sh/ruff-action@v3 and rdflib@main; the classic @attr.s and attr.ib APIs.",
     "Thanks to Monte Carlo sampling, Metropolis Hastings moves need no password, as stated.",
 ]
 """What scientists write and nobody need hide."""

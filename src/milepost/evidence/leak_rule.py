@@ -20,6 +20,10 @@ _NOTHING = frozenset(
 _QUANTITY = re.compile(
     r"[-+]?[\d.,_]+(?:e[-+]?\d+)?(?:%|[a-zµμ°]{1,4}(?:[/^*][\w^-]{1,6})*)?", re.I
 )
+_PROSE = re.compile(
+    r"an?|all|and|are|as|at|but|by|for|from|in|is|its?|of|on|or|our|see|that|the|their|they|this|to|"
+    r"was|we|were|which|with"
+)
 _SPLIT = frozenset(
     [
         "train",
@@ -163,9 +167,14 @@ def _letter_kind(letter: str) -> str:
     return "digit" if letter.isdigit() else "upper" if letter.isupper() else "lower"
 
 
+def is_name(text: str) -> bool:
+    """Is it a name, or does a sentence go on behind the label?"""
+    return is_value(text) and _PROSE.fullmatch(text.strip("'\"").lower()) is None
+
+
 def is_partition(text: str) -> bool:
     bare = text.strip("'\"").lower()
-    return is_value(text) and not _SPLIT & set(re.split(r"[/:+,._-]", bare))
+    return is_name(text) and not _SPLIT & set(re.split(r"[/:+,._-]", bare))
 
 
 def is_machine(text: str) -> bool:

@@ -64,14 +64,24 @@ _COMMON = frozenset(
         "login",
         "cluster",
         "slurm",
+        "git",
+        "github.com",
+        "gitlab.com",
+        "bitbucket.org",
     ]
 )
 _HOME = re.compile(
-    r"(?:/(?:home|users|u|usr/home|home\d+|cluster/home|nfs/home|export/home)/|[A-Z]:\\Users\\)"
+    r"(?:(?<![\w/.~-])(?:/[\w.-]+){0,4}?/(?:home|users|u|home\d+)/|[A-Z]:\\Users\\)"
     r"([A-Za-z_][\w.-]*)|(?<![\w/])~([a-z_][\w.-]*)(?=/)",
     re.IGNORECASE,
 )
-_SHELL = re.compile(r"(?:^|[\s\[(])([a-z_][\w-]*)@([a-z][\w-]+[\w.-]*)(?=[:\s\])]|$)", re.MULTILINE)
+VERSION = r"(?!v?\d|(?:main|master|latest|stable|dev|develop)\b)"
+"""Behind an @ that is no machine: package@v3."""
+_SHELL = re.compile(
+    r"(?:^|[\s\[(])([a-z_][\w-]*)@" + VERSION + r"([a-z][\w-]+(?:[\w.-]*(?=:[~/])|(?![\w.-])))"
+    r"(?=[:\s\])]|$)",
+    re.MULTILINE,
+)
 _MAIL = re.compile(r"\b([a-z]+)\.([a-z]+)@(?:[\w-]+\.)+[a-z]{2,}", re.IGNORECASE)
 _CLUSTER = {
     "account": ("SLURM_JOB_ACCOUNT", "SBATCH_ACCOUNT", "SLURM_JOB_RESERVATION", "SLURM_JOB_QOS"),
