@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.config.spec import PlannerSpec, Resources, RunSpec, WorkSpec
+from milepost.config.spec import PlannerSpec, Resources, RunSpec, TierSpec, UploaderSpec, WorkSpec
 from milepost.model import WorkKind
 from milepost.planner.chart import draw
 from milepost.planner.expected import Conditions
@@ -18,6 +18,7 @@ from milepost.planner.simulation.failures import Exponential
 from milepost.planner.simulation.outcome import estimate
 from milepost.planner.simulation.setting import changed, setting_of
 from milepost.planner.theory import exact_interval, exact_overhead
+from milepost.planner.upload import goes_with_the_node, upload_seconds
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
@@ -27,13 +28,19 @@ LONG = 400.0
 
 
 def planned(
-    mode: str, runtime_h: float, work_h: float, notice_s: float = 30.0, **measured: Any
+    mode: str,
+    runtime_h: float,
+    work_h: float,
+    notice_s: float = 30.0,
+    scratch: str = "work/scratch",
+    **measured: Any,
 ) -> dict[str, Any]:
     spec = RunSpec(
         "flow",
         WorkSpec(WorkKind.RESUMABLE, "members.csv", command="solve {case}"),
         resources=Resources(cpus=4, gpus=1, runtime_s=int(runtime_h * HOUR)),
         planner=PlannerSpec(mode=mode, mtbf_h=24.0),  # type: ignore[arg-type]
+        tiers=TierSpec(scratch=scratch),
     )
     smoke = {
         "contract_digest": "sha256:aa",
@@ -63,21 +70,24 @@ def planned(
 
 
 @pytest.mark.parametrize(
-    ("mode", "runtime_h", "work_h", "notice_s"),
+    ("mode", "runtime_h", "work_h", "notice_s", "scratch"),
     [
-        ("on-demand", 48.0, 10.0, 0.0),
-        ("on-demand", 2.0, 10.0, 0.0),
-        ("on-demand", 0.5, 10.0, 0.0),
-        ("interruptible", 48.0, 10.0, 30.0),
-        ("interruptible", 48.0, 10.0, 120.0),
-        ("interruptible", 48.0, 10.0, 5.0),
-        ("interruptible", 2.0, 10.0, 120.0),
+        ("on-demand", 48.0, 10.0, 0.0, "work/scratch"),
+        ("on-demand", 2.0, 10.0, 0.0, "work/scratch"),
+        ("on-demand", 0.5, 10.0, 0.0, "work/scratch"),
+        ("interruptible", 48.0, 10.0, 30.0, "work/scratch"),
+        ("interruptible", 48.0, 10.0, 120.0, "work/scratch"),
+        ("interruptible", 48.0, 10.0, 5.0, "work/scratch"),
+        ("interruptible", 2.0, 10.0, 120.0, "work/scratch"),
+        ("on-demand", 48.0, 10.0, 0.0, "$TMPDIR"),
+        ("on-demand", 2.0, 10.0, 0.0, "/local/ckpt"),
+        ("interruptible", 48.0, 10.0, 120.0, "$TMPDIR"),
     ],
 )
 def test_a_plan_foretells_what_the_simulation_comes_to(
-    mode: str, runtime_h: float, work_h: float, notice_s: float
+    mode: str, runtime_h: float, work_h: float, notice_s: float, scratch: str
 ) -> None:
-    plan = planned(mode, runtime_h, work_h, notice_s)
+    plan = planned(mode, runtime_h, work_h, notice_s, scratch, ckpt_bytes=10**10)
     assert plan["mode"] == mode
     setting = setting_of(plan)
     is_limited = runtime_h < work_h
@@ -94,6 +104,53 @@ def test_a_plan_foretells_what_the_simulation_comes_to(
     low, high = found.low * (1 - slack), found.high * (1 + slack)
     assert low <= plan["overhead"]["fraction"] <= high
     assert long.predict(setting.interval_s) == pytest.approx(plan["overhead"]["fraction"], rel=0.01)
+
+
+def test_what_the_node_takes_along_must_be_uploaded_in_time() -> None:
+    """10 GB at 200 MB/s: 50 s more until a checkpoint counts, and 50 s less of the notice."""
+    kept = planned("interruptible", 48.0, 10.0, 60.0, ckpt_bytes=10**10)
+    gone = planned("interruptible", 48.0, 10.0, 60.0, "$TMPDIR/ckpt", ckpt_bytes=10**10)
+    assert gone["overhead"]["durable_lag_s"] == kept["overhead"]["durable_lag_s"] + 50.0
+    rows = {row["name"]: row["value"] for row in gone["assumptions"]}
+    assert rows["upload_s"] == 50.0 and rows["notice_s"] == 60.0
+    before = {row["name"]: row["value"] for row in kept["assumptions"]}
+    assert "upload_s" not in before
+    assert rows["saved_in_notice"] < 0.2 < 0.9 < before["saved_in_notice"]
+    assert setting_of(gone).notice_s == 10.0
+    assert gone["interval_s"] <= kept["interval_s"]
+
+
+@pytest.mark.parametrize(
+    ("scratch", "is_gone"),
+    [
+        ("work/scratch", False),
+        ("/project/scratch", False),
+        ("/tmp", True),
+        ("/tmpfiles", False),
+        ("/local/$SLURM_JOB_ID", True),
+        ("/dev/shm/x", True),
+        ("${TMPDIR}", True),
+    ],
+)
+def test_which_scratch_goes_with_the_node(scratch: str, is_gone: bool) -> None:
+    assert goes_with_the_node(scratch) == is_gone
+
+
+def test_nothing_is_added_where_nothing_is_uploaded() -> None:
+    spec = RunSpec(
+        "flow",
+        WorkSpec(WorkKind.RESUMABLE, "members.csv", command="solve"),
+        tiers=TierSpec(scratch="$TMPDIR"),
+    )
+    assert upload_seconds(spec, 10**9) == 5.0
+    assert upload_seconds(spec, None) == 0.0
+    assert upload_seconds(replace(spec, tiers=TierSpec("$TMPDIR", warm=None)), 10**9) == 0.0
+    fast = replace(spec.checkpoint, uploader=UploaderSpec(max_bandwidth_mb_s=None))
+    assert upload_seconds(replace(spec, checkpoint=fast), 10**9) == 0.0
+    off = replace(spec.checkpoint, uploader=UploaderSpec(enable=False))
+    assert upload_seconds(replace(spec, checkpoint=off), 10**9) == 0.0
+    batch = replace(spec, work=WorkSpec(WorkKind.BATCH, "t.csv", command="x"))
+    assert upload_seconds(batch, 10**9) == 0.0
 
 
 def test_the_page_draws_the_plans_own_overhead() -> None:

@@ -32,6 +32,8 @@ def plan(**overhead: Any) -> dict[str, Any]:
         "notice_s": 30.0,
         "t_ckpt_p95_s": 9.0,
         "step_s": 2.0,
+        "durable_s": 12.0,
+        "upload_s": 4.0,
     }
     return {
         "run": "flow",
@@ -57,9 +59,10 @@ def test_a_plan_says_what_its_shards_meet() -> None:
         restore_s=10.0,
         downtime_s=60.0,
         lag_s=7.0,
+        durable_s=12.0,
         walltime_s=86400,
         preempt_mtbf_s=15000.0,
-        notice_s=30.0,
+        notice_s=26.0,
         price_per_h=10.0,
         longest_s=120.0,
         is_stated=True,

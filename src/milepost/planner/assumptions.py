@@ -42,6 +42,9 @@ def list_assumptions(
             _row("saved_in_notice", found.hazard.saved_chance, "", "computed from t_ckpt_s"),
             _row("effective_mtbf_s", found.hazard.value_s, "s", "computed"),
         ]
+    if found.upload_s:
+        source = "computed from ckpt_bytes and max_bandwidth_mb_s: the node's scratch goes with it"
+        rows.append(_row("upload_s", found.upload_s, "s", source))
     rows.append(_row("downtime_s", found.downtime_s, "s", DEFAULT))
     rows.append(_row("mode", found.machine.mode, "", choice.mode_source))
     return rows + choice_rows(spec, measured, choice)

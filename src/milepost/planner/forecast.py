@@ -16,6 +16,7 @@ from milepost.planner.measured import Measured, Spread
 from milepost.planner.mtbf import Mtbf
 from milepost.planner.preemption import effective_mtbf, forced_checkpoint_chance
 from milepost.planner.theory import exact_overhead, textbook_overhead
+from milepost.planner.upload import upload_seconds
 from milepost.planner.walltime import end_margin, even_split, split_near
 
 DEFAULT_DOWNTIME_S = 60.0
@@ -57,7 +58,8 @@ class Forecast:
     (0 in batch and stages: a finished task or stage is durable by itself). `fraction` and
     `textbook` are extra seconds per useful second; `extra` is the part of it that does not hang on
     the interval: preemptions that lose no work and ends of allocations,
-    1 + fraction = (1 + exact overhead) (1 + extra).
+    1 + fraction = (1 + exact overhead) (1 + extra). `lag_s` is until a checkpoint is where a lost
+    node does not take it along, `upload_s` the part of it behind the node's own disk.
     """
 
     machine: Machine
@@ -72,6 +74,7 @@ class Forecast:
     fraction: float | None
     textbook: float | None
     extra: float = 0.0
+    upload_s: float = 0.0
 
 
 def forecast(
@@ -79,19 +82,22 @@ def forecast(
 ) -> Forecast:
     """Forecast a shard of `work_s` useful seconds (as measured; None: unknown) on `machine`."""
     t_ckpt = _scaled(measured.t_ckpt, machine.write_speed)
-    hazard = _hazard(spec, history, machine, t_ckpt, measured.step_s)
+    upload_s = upload_seconds(spec, measured.ckpt_bytes)
+    notice_s = max(0.0, (machine.notice_s or 0.0) - upload_s)
+    hazard = _hazard(spec, history, machine, t_ckpt, measured.step_s, notice_s)
     useful_s = None if work_s is None else work_s / machine.speed
     mtbf_s = hazard.value_s if hazard.is_known else None
     interval = _interval(spec, measured, machine, t_ckpt, mtbf_s, useful_s)
     unit_s, cost_s = _durable_unit(spec, measured, machine, t_ckpt, interval)
     restore_s = _restore(measured, spec.work.kind, t_ckpt)
     lag_s = max(0.0, (measured.durable_s or 0.0) - (cost_s or 0.0)) if cost_s else 0.0
+    lag_s += upload_s
     fraction, textbook, extra = None, None, 0.0
     if unit_s and cost_s is not None:
         args = (unit_s, cost_s, hazard.value_s, restore_s, DEFAULT_DOWNTIME_S, lag_s)
         plain = exact_overhead(*args)
         left_s = _left(spec, measured, machine, t_ckpt, restore_s + lag_s, useful_s)
-        meets = _conditions(hazard, machine, t_ckpt, measured.step_s, left_s, args)
+        meets = _conditions(hazard, notice_s, t_ckpt, measured.step_s, left_s, args)
         fraction = meets.overhead(unit_s)
         extra = 0.0 if math.isinf(fraction) else (1.0 + fraction) / (1.0 + plain) - 1.0
         textbook = textbook_overhead(cost_s, unit_s, hazard.value_s)
@@ -108,12 +114,13 @@ def forecast(
         fraction=fraction,
         textbook=textbook,
         extra=extra,
+        upload_s=upload_s,
     )
 
 
 def _conditions(
     hazard: Hazard,
-    machine: Machine,
+    notice_s: float,
     t_ckpt: Spread | None,
     step_s: float | None,
     left_s: float | None,
@@ -130,7 +137,7 @@ def _conditions(
         requeue_s=DEFAULT_DOWNTIME_S,
         left_s=left_s,
         preempt_mtbf_s=hazard.preempt_mtbf_s,
-        notice_s=0.0 if t_ckpt is None else machine.notice_s or 0.0,
+        notice_s=0.0 if t_ckpt is None else notice_s,
         step_s=step_s or 0.0,
         forced_median_s=0.0 if t_ckpt is None else t_ckpt.median_s,
         forced_p95_s=0.0 if t_ckpt is None else t_ckpt.p95_s,
@@ -161,7 +168,12 @@ def longest_allocation(spec: RunSpec, machine: Machine) -> float:
 
 
 def _hazard(
-    spec: RunSpec, history: History, machine: Machine, t_ckpt: Spread | None, step_s: float | None
+    spec: RunSpec,
+    history: History,
+    machine: Machine,
+    t_ckpt: Spread | None,
+    step_s: float | None,
+    notice_s: float,
 ) -> Hazard:
     failures = mtbf_of.estimate(spec.planner.mtbf_h, history, machine.mtbf_h)
     is_exposed = machine.is_interruptible or gives_way(
@@ -169,10 +181,8 @@ def _hazard(
     )
     preemptions = mtbf_of.estimate_preemption(history, machine.preempt_mtbf_h, is_exposed)
     saved = 0.0
-    if preemptions is not None and machine.notice_s is not None and t_ckpt is not None:
-        saved = forced_checkpoint_chance(
-            machine.notice_s, step_s or 0.0, t_ckpt.median_s, t_ckpt.p95_s
-        )
+    if preemptions is not None and t_ckpt is not None:
+        saved = forced_checkpoint_chance(notice_s, step_s or 0.0, t_ckpt.median_s, t_ckpt.p95_s)
 
     def both(mtbf_s: float | None, preempt_s: float | None) -> float | None:
         return None if mtbf_s is None else effective_mtbf(mtbf_s, preempt_s, saved)

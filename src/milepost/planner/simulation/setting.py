@@ -24,7 +24,8 @@ _OPEN_END = 100.0
 class Setting:
     """One shard and what it meets. Seconds; None is what there is not. `price_per_h` is that of
     a shard for an hour in an allocation, `far_*` a tier that outlives the node (`far_every` 0:
-    there is one tier). `is_open`: the length of the work is not known, and `worth` is how many
+    there is one tier). `durable_s`: no checkpoint begins before the last one
+    had that long to become durable. `is_open`: the length of the work is not known, and `worth` is how many
     failures the belief in `mtbf_s` stands on. `is_stated`: the contract states the interval."""
 
     t_ckpt_s: float
@@ -36,6 +37,7 @@ class Setting:
     restore_s: float = 0.0
     downtime_s: float = 0.0
     lag_s: float = 0.0
+    durable_s: float = 0.0
     walltime_s: float | None = None
     requeue_s: float | None = None
     preempt_mtbf_s: float | None = None
@@ -140,7 +142,7 @@ class Setting:
                 self.conditions().effective_mtbf_s,
                 worth=self.worth,
                 first_s=self.interval_s,
-                least_s=self.lag_s + self.t_ckpt_s if self.lag_s else 0.0,
+                least_s=self.durable_s,
                 most_s=math.inf if self.longest_s is None else self.longest_s,
             )
             return name, None, EvenSplit(adaptive, self.t_ckpt_s)
@@ -201,9 +203,10 @@ def setting_of(plan: Mapping[str, Any]) -> Setting:
         restore_s=known["restore_s"],
         downtime_s=known["downtime_s"],
         lag_s=known["durable_lag_s"],
+        durable_s=rows.get("durable_s") or 0.0,
         walltime_s=place.get("walltime_s", plan.get("walltime_s")),
         preempt_mtbf_s=rows.get("preemption_mtbf_s"),
-        notice_s=rows.get("notice_s") or 0.0,
+        notice_s=max(0.0, (rows.get("notice_s") or 0.0) - (rows.get("upload_s") or 0.0)),
         price_per_h=_price(plan.get("cost")),
         longest_s=DEFAULT_INTERVAL_S
         if place.get("mode", plan.get("mode")) == "interruptible"
