@@ -10,11 +10,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import checkpoint, overhead, simulate
+from bench import checkpoint, overhead, reconcile, simulate
 from bench.measure import machine
 from bench.part import Options, Part
 
-PARTS: dict[str, Part] = {"overhead": overhead, "checkpoint": checkpoint, "simulate": simulate}
+PARTS: dict[str, Part] = {
+    "overhead": overhead,
+    "checkpoint": checkpoint,
+    "simulate": simulate,
+    "reconcile": reconcile,
+}
 """In the order of the page."""
 BUSY_LOAD = 0.25
 """Load for each core above which a measurement is marked as disturbed."""

@@ -231,3 +231,33 @@ def test_the_bars_of_overhead_compare_with_each_tool() -> None:
 @pytest.mark.parametrize("name", ["MilepostProcesses", "MilepostCallables"])
 def test_milepost_does_its_tasks(name: str, tmp_path: Path) -> None:
     assert module("overhead").once(getattr(module("milepost"), name)(), 5, tmp_path) > 0
+
+
+def test_readers_of_a_run_must_find_every_task(tmp_path: Path) -> None:
+    reconcile = module("reconcile")
+    for has_artifacts in (False, True):
+        root = tmp_path / str(has_artifacts)
+        root.mkdir()
+        reconcile.make_run(root, reconcile.Case("rows", 1_500, has_artifacts))
+        seconds, peak = reconcile.once(reconcile.OURS, root, 1_500)
+        assert seconds > 0 and peak > 1 << 20
+    (root / "results" / "rows" / "artifacts" / reconcile._key(7) / "score.json").unlink()
+    with pytest.raises(SystemExit, match="did not find 1500 tasks"):
+        reconcile.once(reconcile.OURS, root, 1_500)
+    assert reconcile.once("csv.DictReader", root, 1_500)[0] > 0  # it only counts rows
+
+
+def test_the_bars_of_reconcile_are_those_of_a_million_rows() -> None:
+    measure, reconcile = module("measure"), module("reconcile")
+    samples = [measure.Sample("rows", reconcile.OURS, 1_000_000, 4.0)]
+    samples.append(measure.Sample("rows", "pandas.read_csv", 1_000_000, 8.0))
+    summaries = measure.summarise(samples)
+    memory = {("rows", one.name): 500_000_000 for one in summaries}
+    bars = list(reconcile.bars(summaries, memory))
+    assert [(bar.value, bar.limit, bar.is_met()) for bar in bars] == [
+        (4.0, 5, True),
+        (0.5, 1, True),
+        (0.5, 1, True),
+    ]
+    lines = list(reconcile.table(summaries, memory))
+    assert any(line.endswith("| 8.00 | 8.00 - 8.00 | 500 | 2.00 |") for line in lines)
