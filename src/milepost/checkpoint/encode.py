@@ -7,8 +7,6 @@ encrypted goes block by block through a pool and buffers.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -32,19 +30,16 @@ from milepost.checkpoint.blocks import (
     pack_tail,
 )
 from milepost.checkpoint.crypt import TAG_BYTES, DataKey, UserKey, new_data_key
-from milepost.checkpoint.density import Fine, digest_pieces, is_sampled
+from milepost.checkpoint.density import Fine
+from milepost.checkpoint.digests import Digester, joined
 from milepost.checkpoint.direct import DirectWriter
 from milepost.checkpoint.image import Image
-from milepost.checkpoint.layout import BLOCK_BYTES, PAGE_BYTES, Block, Layout
+from milepost.checkpoint.layout import PAGE_BYTES, Block, Layout
 from milepost.checkpoint.pack import Packed, Packer, Tools
 from milepost.checkpoint.sink import Sink
 from milepost.checkpoint.staging import Staging, Whole, Window
 from milepost.checkpoint.stored import Stored, known_blocks
 
-_HASH_BYTES = 8 * BLOCK_BYTES
-_CORES = os.cpu_count() or 1
-_AHEAD_BYTES = 32 * BLOCK_BYTES
-_LOOK_S = 0.002
 PATIENT_BYTES_PER_S = 1.5e9
 """A tier that is slower may be worth a codec; the probe then waits for the whole copy, to look at
 all of the state."""
@@ -157,11 +152,14 @@ class _Job:
         self.bases: list[str] = []
         self.code = codec.RAW
         self.offset, self.number = PAGE_BYTES, 0
-        self.fine: dict[int, tuple[bytes, ...]] = {}
-        self.hash_group = max(_HASH_BYTES // layout.block_bytes, 1)
         self.packer = Packer(key, layout, options.base, tools)
-        self._beside_copy = threading.Semaphore(max(_CORES - 1, 1))
-        self._writer: DirectWriter | None = None
+        self.writer: DirectWriter | None = None
+        self.digester = Digester(
+            tools.pool, staging, layout, self._written_bytes, options.is_measured
+        )
+
+    def _written_bytes(self) -> int:
+        return 0 if self.writer is None else self.writer.size_bytes
 
     def run(self, head: bytes, info: Mapping[str, Any]) -> WrittenFile:
         first = next(self.windows, None)
@@ -175,7 +173,7 @@ class _Job:
             DirectWriter(self.path, at_once) as writer,
             Sink(writer, self.tools.sink, most) as sink,
         ):
-            self._writer = writer
+            self.writer = writer
             sink.append(head)
             sink.pad()
             sink.is_digesting = self.key is not None
@@ -192,7 +190,7 @@ class _Job:
             (self.generation, *self.bases),
             self.index,
             self.code,
-            self.fine,
+            self.digester.fine,
             writer.busy_s,
         )
 
@@ -207,7 +205,7 @@ class _Job:
         waiting: deque[tuple[Window, list[Future[list[bytes]]]]] = deque()
         done: list[tuple[Window, list[Future[list[bytes]]]]] = []
         for window in _chained(first, self.windows):
-            waiting.append((window, self._start_digests(window)))
+            waiting.append((window, self.digester.begin(window)))
             if len(waiting) > ahead:
                 done.append(waiting.popleft())
                 self._store(sink, *done[-1])
@@ -226,38 +224,6 @@ class _Job:
         else:
             self._store_packed(sink, fresh, window)
 
-    def _start_digests(self, window: Window) -> list[Future[list[bytes]]]:
-        blocks = window.blocks
-        return [
-            self.tools.pool.submit(
-                self._digest_group, window, start, min(start + self.hash_group, blocks.stop)
-            )
-            for start in range(blocks.start, blocks.stop, self.hash_group)
-        ]
-
-    def _digest_group(self, window: Window, start: int, stop: int) -> list[bytes]:
-        """While the application waits for its copy, just enough to keep the disk busy: digests
-        take a core from it, and memory bandwidth."""
-        done = self.staging.is_filled
-        if done.is_set() or self.staging.is_recycled:
-            return self._digest(window, start, stop)
-        with self._beside_copy:
-            while self.blocks[start].offset > self._wanted_bytes() and not done.wait(_LOOK_S):
-                pass
-            return self._digest(window, start, stop)
-
-    def _wanted_bytes(self) -> int:
-        """Up to where the image should be digested for the disk to go on."""
-        return _AHEAD_BYTES + (0 if self._writer is None else self._writer.size_bytes)
-
-    def _digest(self, window: Window, start: int, stop: int) -> list[bytes]:
-        plain = [window.plain(block) for block in self.blocks[start:stop]]
-        if self.options.is_measured:
-            for n, data in enumerate(plain, start):
-                if is_sampled(n, self.layout):
-                    self.fine[n] = digest_pieces(data)
-        return [block_digest(data) for data in plain]
-
     def _fresh_groups(
         self, blocks: range, digests: Sequence[Future[list[bytes]]]
     ) -> Iterator[list[int]]:
@@ -266,8 +232,7 @@ class _Job:
         if not known:
             yield list(blocks)
             return
-        starts = range(blocks.start, blocks.stop, self.hash_group)
-        for start, future in zip(starts, digests, strict=True):
+        for start, future in zip(self.digester.starts(blocks), digests, strict=True):
             fresh = []
             for n, digest in enumerate(future.result(), start):
                 stored = known.get(digest)
@@ -325,7 +290,7 @@ class _Job:
 
     def _set_digests(self, window: Window, digests: Sequence[Future[list[bytes]]]) -> None:
         rows = self.index[window.blocks.start : window.blocks.stop]
-        rows["digest"] = np.frombuffer(b"".join(_flat(digests)), "V32")
+        rows["digest"] = np.frombuffer(joined(digests), "V32")
         if self.code == codec.RAW and self.key is None:
             own = rows["source"] == 0
             rows["stored_digest"][own] = rows["digest"][own]
@@ -352,11 +317,6 @@ def _chained(first: Window | None, windows: Iterator[Window]) -> Iterator[Window
     if first is not None:
         yield first
         yield from windows
-
-
-def _flat(groups: Sequence[Future[list[bytes]]]) -> Iterator[bytes]:
-    for group in groups:
-        yield from group.result()
 
 
 def _runs(blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
