@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable
@@ -409,3 +410,9 @@ def test_command_line_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert error.fix is not None and "shard 0001" in error.fix
     ran = CliRunner().invoke(command, ["sweep", "--partial", "--json"], catch_exceptions=False)
     assert ran.exit_code == 0 and json.loads(ran.stdout)["closed"] is False
+
+
+def test_the_documentation_lists_every_item_in_this_order(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "closeout.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)
+    assert listed == [i.key for i in closing(finished_sweep(tmp_path)).closeout.items]
