@@ -23,13 +23,11 @@ PHASES = {
     "told": 2,
     "data-durable": 0,
     "manifest-durable": 0,
-    "ok-durable": 0,
     "before-rename": 0,
     "renamed": 0,
-    "committed": 0,
 }
 """Phase -> the rank that is killed there; the manifest is rank 0's."""
-IN_FILES = ("staged", "begun", "copied", "file-durable", "told", "renamed")
+IN_FILES = ("begun", "copied", "told")
 """Behind the copy both ways meet in the folder: the manifest's phases need no second look."""
 KILLS = [("mpi4py", phase) for phase in PHASES] + [("files", phase) for phase in IN_FILES]
 
@@ -145,7 +143,7 @@ def test_a_killed_rank_aborts_for_all_and_the_one_before_stands(
     assert failed == {"0", "1", "2"} - {str(PHASES[phase])}, done.stdout + done.stderr
     newest = newest_step(folder)
     # A rank that dies after it said that its file is durable is not needed for the commit.
-    may_be = {"renamed": {2}, "committed": {2}, "told": {1, 2}}.get(phase, {1})
+    may_be = {"renamed": {2}, "told": {1, 2}}.get(phase, {1})
     assert newest in may_be
     (folder / "given-up").unlink()
     again = solve(folder, way=way)
@@ -166,7 +164,7 @@ def test_an_mpirun_that_ends_them_all_leaves_the_one_before(tmp_path: Path, phas
     assert not list(folder.glob(".draft*"))
 
 
-LATE = [("files", 1, "copied"), ("files", 2, "file-durable"), ("files", 0, "copied")]
+LATE = [("files", 1, "copied"), ("files", 0, "copied")]
 LATE += [("mpi4py", 1, "staged"), ("mpi4py", 2, "file-durable"), ("mpi4py", 0, "copied")]
 
 
