@@ -82,7 +82,7 @@ def test_it_is_never_longer_than_120_seconds_in_interruptible_mode(tmp_path: Pat
 def test_each_shard_has_the_interval_and_mode_of_its_place(tmp_path: Path) -> None:
     steady = {"profile": "a", "mode": "on-demand", "interval_s": 900.0, "mtbf_s": 9 * HOUR}
     spot = {"profile": "b", "mode": "interruptible", "interval_s": 77.0, "mtbf_s": 2 * HOUR}
-    spot["believed"] = {"stated_h": 2.0, "is_interruptible": True}
+    spot["believed"] = {"stated_h": 2.0, "is_exposed": True}
     paths = run(
         tmp_path,
         mode="on-demand",

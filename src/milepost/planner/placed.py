@@ -54,7 +54,7 @@ def _record(spec: RunSpec, measured: Measured, load: Load, part: Placement) -> d
             "profile_h": machine.mtbf_h,
             "preempt_h": machine.preempt_mtbf_h,
             "saved_chance": found.hazard.saved_chance,
-            "is_interruptible": machine.is_interruptible,
+            "is_exposed": found.hazard.is_exposed,
         },
         "slurm": dict(machine.slurm),
     }
