@@ -103,6 +103,15 @@ def test_each_shard_has_the_interval_and_mode_of_its_place(tmp_path: Path) -> No
     assert second.mtbf_s == pytest.approx(2 * HOUR)
 
 
+def test_only_interruptions_at_the_same_place_count(tmp_path: Path) -> None:
+    paths = run(tmp_path, deaths=3, mtbf=believed(24.0), overhead={"t_ckpt_s": 2.0})
+    task = Task("0123456789abcdef", {"n": "1"}, 2)
+    for mode, seen in (("interruptible", 0), ("on-demand", 3)):
+        shards = [Shard("0001", (task,), "a", "on-demand"), Shard("0002", (task,), "a", mode)]
+        write_shards(paths.frozen_shards, shards)
+        assert plan_interval(AUTO, paths, "0001", Cost()).interruptions == seen
+
+
 def test_never_more_often_than_a_checkpoint_becomes_durable(tmp_path: Path) -> None:
     paths = run(tmp_path, deaths=20, hours=0.01, mtbf=believed(1.0))
     found = plan_interval(AUTO, paths, "0001", Cost(0.01, 45.0))

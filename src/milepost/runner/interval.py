@@ -7,14 +7,14 @@ is longer than 120 s.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from milepost.checkpoint.policies import optimal_interval_s
 from milepost.config.spec import CheckpointSpec
 from milepost.paths import RunPaths
-from milepost.placement import plan_of_shard
+from milepost.placement import places_of, plan_of_shard
 from milepost.runner.observed import attempts_of_run
 
 DEFAULT_INTERVAL_S = 120.0
@@ -70,7 +70,7 @@ def plan_interval(ckpt: CheckpointSpec, paths: RunPaths, shard: str, cost: Cost)
         return Planned(_bounded(ckpt.interval_s, most_s, None), source, most_s=most_s)
     from milepost.planner.updated import update
 
-    found = update(_block(plan), attempts_of_run(paths, shard))
+    found = update(_block(plan), attempts_of_run(paths, shard, _neighbours(paths, shard)))
     t_ckpt_s = cost.blocked_s
     if t_ckpt_s is None:
         t_ckpt_s = (plan.get("overhead") or {}).get("t_ckpt_s")
@@ -90,6 +90,16 @@ def plan_interval(ckpt: CheckpointSpec, paths: RunPaths, shard: str, cost: Cost)
         interruptions=found.interruptions,
         exposure_s=found.exposure_s,
     )
+
+
+def _neighbours(paths: RunPaths, shard: str) -> Collection[str] | None:
+    """The shards at the same place, where a run is at several: spot nodes fail for reasons of
+    their own. None: all of them."""
+    places = places_of(paths)
+    mine = places.get(shard)
+    if mine is None or all(place == mine for place in places.values()):
+        return None
+    return {name for name, place in places.items() if place == mine}
 
 
 def _bounded(seconds: float, most_s: float | None, durable_s: float | None) -> float:

@@ -8,7 +8,7 @@ always read anew. The file is only a shorter way to the attempts: it may be remo
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,11 @@ _KEYS = ("attempt", "started", "ended", "stop", "then", "slurm_job_id", "running
 Record = dict[str, Any]
 
 
-def attempts_of_run(paths: RunPaths, shard: str | None = None) -> list[Record]:
-    """The attempts of all shards, oldest first in each; those of `shard` in any case as of now.
+def attempts_of_run(
+    paths: RunPaths, shard: str | None = None, among: Collection[str] | None = None
+) -> list[Record]:
+    """The attempts of all shards, or those `among` them, oldest first in each; those of `shard` in
+    any case as of now.
 
     One that is still at work has `running`; one that never said how it ended has `last_sign`,
     when it was last seen, and what Slurm said about it if that is known.
@@ -42,6 +45,7 @@ def attempts_of_run(paths: RunPaths, shard: str | None = None) -> list[Record]:
     return [
         record
         for name in names
+        if among is None or name in among
         for record in (
             known[name] if name in known and name != shard else _short(_readable(paths.shard(name)))
         )
