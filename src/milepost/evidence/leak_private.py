@@ -84,7 +84,7 @@ RULES = (
     # places
     rule("path", r"(?<![\w:/.<\]])/(?!" + _SYSTEM + r"(?:/|\b))(?:" + _PATH + r"+/)+(?:" + _PATH + r"*[\w}])?"),
     rule("path", r"(?<![\w:/.<\]])/" + _ROOTS + r"\w*(?:/" + _PATH + r"+)*(?!/)"),
-    rule("path", r"\b(?P<x>[\w.-]+:/(?:" + _PATH + r"+/)+(?:" + _PATH + r"*[\w}])?)"),
+    rule("path", r"(?<![\w.-])(?P<x>[\w.-]{1,255}:/(?:" + _PATH + r"+/)+(?:" + _PATH + r"*[\w}])?)"),
     rule("path", r"(?<![\w/])~[a-z_][\w.-]*(?:/" + _PATH + r"+)+|(?<![\w/])~(?:/" + _PATH + r"+)+"),
     rule("path", r"\b[a-z]:\\[^\s\"'<>|]+|\\\\[\w.-]+\\[^\s\"'<>|]+|\b[a-z]:/(?:users|documents)[^\s\"'<>|]+"),
     # environment
