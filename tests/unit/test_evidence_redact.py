@@ -203,7 +203,9 @@ def test_redaction_is_idempotent_on_any_text(text: str) -> None:
     assert redact(once, NOBODY) == once
 
 
-@pytest.mark.parametrize("piece", ["a", "1:", "/x", ":", "a.", "a@", "a_", "=", "-", "\\", "~", "A1-"])
+@pytest.mark.parametrize(
+    "piece", ["a", "1:", "/x", ":", "a.", "a@", "a_", "=", "-", "\\", "~", "A1-"]
+)
 def test_no_pattern_blows_up_on_a_long_line(piece: str) -> None:
     line = piece * (20_000 // len(piece))
     assert redact(redact(line, NOBODY), NOBODY) == redact(line, NOBODY)
