@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from helpers.run_folder import RunFolder, finished_sweep
 from milepost.cli.reconcile import command
 from milepost.errors import ConfigError, Suspect
+from milepost.evidence.closing import close
 from milepost.evidence.gather import gather
 from milepost.evidence.reconcile import ShardVerdict, reconcile, write
 from milepost.evidence.states import Scheduler
@@ -240,3 +241,20 @@ def test_a_contract_whose_keys_are_damaged_is_named(tmp_path: Path) -> None:
     run = gather(folder.paths)
     assert run.spec is None
     assert any("checkpoint.sigmal: unknown key; did you mean signal?" in n for n in run.notes)
+
+
+def test_an_attempt_that_the_scheduler_calls_ended_is_an_interruption(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path).contract().table({"0001": {"a1": {"C": 1}}})
+    folder.attempt("0001", 1, host="elsewhere", ended=None, stop=None, slurm_job_id="77")
+    run = gather(folder.paths)
+    assert run.shards[0].attempts[0].running
+    (unheard,) = reconcile(run, lambda shard: Scheduler.NOT_HEARD)
+    (ended,) = reconcile(run, lambda shard: Scheduler.NODE_FAIL)
+    assert unheard.shard.attempts[0].running and not ended.shard.attempts[0].running
+    closing = close(
+        folder.paths,
+        now="2026-03-02T00:00:00.000Z",
+        partial=True,
+        ask=lambda shard: Scheduler.NODE_FAIL,
+    )
+    assert closing.facts.account.interruption_count == 1

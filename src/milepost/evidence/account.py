@@ -39,14 +39,6 @@ class Account:
     stops: Mapping[str, int]
 
     @property
-    def other_core_s(self) -> float | None:
-        """Start, idle cores, what an interruption cut off: allocated and not accounted for."""
-        if self.allocated_core_s is None or self.useful_core_s is None:
-            return None
-        known = (self.useful_core_s, self.checkpoint_core_s or 0.0, self.lost_core_s or 0.0)
-        return max(0.0, self.allocated_core_s - sum(known))
-
-    @property
     def overhead_fraction(self) -> float | None:
         """Checkpoints and work done again, as a part of the useful work: what a plan foretells."""
         parts = [v for v in (self.checkpoint_core_s, self.lost_core_s) if v is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,7 @@ def _close(
     run = gather(paths, deep=not partial)
     witness = ask or witness_of(run, ask_lease)
     verdicts = reconcile(run, witness)
+    run = replace(run, shards=tuple(v.shard for v in verdicts))
     write(paths, verdicts)
     table = results.merge(run)
     facts = Facts(

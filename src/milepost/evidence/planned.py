@@ -20,7 +20,6 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
     task = (measured.get("task_s") or {}).get("median") if batch else None
     seen = [s.task_s for s in run.shards if s.task_s is not None]
     walls = [w for s in run.shards if (w := shard_wall_s(s)) is not None]
-    lost = None if account.lost_core_s is None else account.lost_core_s / 3600
     return [
         (
             "overhead of checkpoints and lost work",
@@ -35,7 +34,6 @@ def planned_observed(run: RunEvidence, account: Account) -> list[tuple[str, str,
             duration(measured.get("durable_s")),
             duration(account.durable_s),
         ),
-        ("core hours lost", "n/a", "n/a" if lost is None else f"{lost:.4g}"),
         ("cost", _money(run, running_cost(plan)), price(run, account)),
     ]
 

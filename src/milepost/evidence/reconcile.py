@@ -91,7 +91,19 @@ def reconcile(run: RunEvidence, ask: Ask | None = None) -> list[ShardVerdict]:
     expected = bool(run.spec is None or run.spec.artifacts)
     verdicts = [judge(run.paths, shard, ask(shard), expected, params) for shard in run.shards]
     remember(run, ask)
-    return [_explained(v, ask) for v in verdicts] if isinstance(ask, SlurmWitness) else verdicts
+    if isinstance(ask, SlurmWitness):
+        verdicts = [_explained(v, ask) for v in verdicts]
+    return [_settled(v) for v in verdicts]
+
+
+def _settled(verdict: ShardVerdict) -> ShardVerdict:
+    """An attempt whose holder could not be told dead has ended when the scheduler says so."""
+    attempts = verdict.shard.attempts
+    may_run = verdict.scheduler in (Scheduler.ALIVE, Scheduler.NOT_HEARD)
+    if may_run or not any(a.running for a in attempts):
+        return verdict
+    ended = tuple(replace(a, running=False) for a in attempts)
+    return replace(verdict, shard=replace(verdict.shard, attempts=ended))
 
 
 def _explained(verdict: ShardVerdict, witness: SlurmWitness) -> ShardVerdict:

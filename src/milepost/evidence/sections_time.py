@@ -121,7 +121,7 @@ def queue(record: Record) -> Context:
     told = record["queue"]
     longest = {n: told[f"longest_{n}_s"] for n in ("held", "pending")}
     return {
-        "executions": told["executions"],
+        "executions": f"{told['executions']:,}" if told["executions"] else "",
         "held": duration(told["held_s"]),
         "pending": duration(told["pending_s"]),
         "longest_held": duration(longest["held"]),
