@@ -402,10 +402,11 @@ class TestLogText:
             stream.seek(0, 2)
             stream.write(b"\nOSError: [Errno 28] No space left on device\n")
         code = (
-            "import resource, sys, pathlib\n"
+            "import sys, pathlib\n"
             "from milepost.evidence.classify import classify\n"
             "found = classify(pathlib.Path(sys.argv[1]), exit_code=1)\n"
-            "print(found.subclass, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+            "status = pathlib.Path('/proc/self/status').read_text().split()\n"
+            "print(found.subclass, status[status.index('VmHWM:') + 1])\n"
         )
         done = subprocess.run(
             [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
