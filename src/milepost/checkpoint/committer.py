@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    draft: Draft | None
-    generation: str
     layout: Layout
     info: Mapping[str, Any]
     step: int
     extras: Extras
     start: float
     image: Staging
+    draft: Draft | None = None
+    generation: str = ""
 
     @property
     def blocked_s(self) -> float:
@@ -76,6 +76,7 @@ class _Snapshot:
         return (time.monotonic() if done is None else done) - self.start
 
 
+Begun = tuple[Draft | None, str]
 Done = Callable[[Committed | None, BaseException | None], None]
 
 
@@ -147,25 +148,26 @@ class Committer:
         layouts: list[Layout] = []
         stages: list[Staging] = []
         # Ranks go on together when all have copied; one process writes while it copies.
-        is_copied_first = self._ranks.size > 1
+        are_ranks = self._ranks.size > 1
 
         def prepare() -> None:
             self._fence()
             info["meta"] = to_json(meta)
             layouts.append(plan_layout(arrays, self._block_bytes))
             stages.append(self._stage(layouts[0]))
-            if is_copied_first and not isinstance(stages[0], Waves):
+            if are_ranks and not isinstance(stages[0], Waves):
                 copy()
 
         def copy() -> None:
             stages[0].fill(layouts[0], arrays)
             self._store.hook("staged")
 
-        draft, generation = self._ranks.begin(self._store, prepare)
-        image, layout = stages[0], layouts[0]
-        snapshot = _Snapshot(draft, generation, layout, info, step, extras, start, image)
-        self._job = self._thread.submit(self._run, snapshot, done)
-        if image.filled is None:
+        begun = self._ranks.begin(self._store, prepare) if are_ranks else None
+        if begun is None:
+            prepare()
+        snapshot = _Snapshot(layouts[0], info, step, extras, start, stages[0])
+        self._job = self._thread.submit(self._run, snapshot, begun, done)
+        if stages[0].filled is None:
             copy()
 
     def _stage(self, layout: Layout) -> Staging:
@@ -199,9 +201,9 @@ class Committer:
         self._thread.shutdown(wait=True)
         self._tools.close()
 
-    def _run(self, snap: _Snapshot, done: Done) -> None:
+    def _run(self, snap: _Snapshot, begun: Begun | None, done: Done) -> None:
         try:
-            committed = self._commit(snap)
+            committed = self._commit(self._begin(snap, begun))
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             done(None, error)
             return
@@ -210,6 +212,15 @@ class Committer:
             self._after(committed)
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             done(None, error)
+
+    def _begin(self, snap: _Snapshot, begun: Begun | None) -> _Snapshot:
+        """With a draft: one process begins it here, so that only this thread waits for the disk."""
+        try:
+            draft, generation = begun or self._ranks.begin(self._store, lambda: None)
+        except BaseException:
+            snap.image.give_up()
+            raise
+        return replace(snap, draft=draft, generation=generation)
 
     def _commit(self, snap: _Snapshot) -> Committed:
         folder = self._ranks.folder(self._store, snap.draft, snap.generation)
