@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.ranks import ALONE, Ranks, comm_of
 from milepost.checkpoint.ranks_files import FileComm
 from milepost.checkpoint.ranks_world import World, world_of
 from milepost.checkpoint.store import CheckpointStore
-from milepost.errors import ConfigError, StorageError
+from milepost.checkpoint.upload import upload_generation
+from milepost.errors import ConfigError, DataError, StorageError
+from milepost.tiers.local import LocalTier
 
 
-def together(size: int, folder: Path, work: Callable[[FileComm], Any]) -> list[Any]:
+def together(
+    size: int, folder: Path, work: Callable[[FileComm], Any], timeout_s: float = 10
+) -> list[Any]:
     """Run `work` on every rank; a result is what it returned or raised."""
     results: list[Any] = [None] * size
 
     def run(rank: int) -> None:
         try:
-            results[rank] = work(FileComm(World(rank, size, "mpi-1"), folder, timeout_s=10))
+            results[rank] = work(FileComm(World(rank, size, "mpi-1"), folder, timeout_s=timeout_s))
         except BaseException as error:  # noqa: BLE001 - the tests look at it
             results[rank] = error
 
@@ -146,3 +153,74 @@ def test_deserted_meetings_are_removed_at_start_and_others_stay(tmp_path: Path) 
         (tmp_path / f".meet-mpi-{name}" / "hello-0.json").write_text(text)
     assert CheckpointStore(tmp_path).clean() == [".meet-mpi-dead"]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def state_of(rank: int) -> np.ndarray[Any, Any]:
+    return np.full(3, rank)
+
+
+def save_two(folder: Path, warm: LocalTier) -> None:
+    def work(comm: FileComm) -> None:
+        with Checkpointer(folder, comm=comm, warm=warm, delta=False) as ck:
+            for step in range(2):
+                ck.save(step, {"x": state_of(comm.Get_rank())}, None)
+                ck.wait()
+
+    assert together(2, folder.parent, work) == [None, None]
+    store = CheckpointStore(folder)
+    for name in reversed(store.generations()):
+        upload_generation(store, name, warm, "")
+
+
+def restore_both(folder: Path, warm: LocalTier, timeout_s: float = 10) -> list[Any]:
+    def work(comm: FileComm) -> Any:
+        ck = Checkpointer(folder, comm=comm, warm=warm, upload=False)
+        try:
+            saved = ck.restore()
+        finally:
+            ck.close()
+        assert saved is not None
+        assert np.array_equal(saved.arrays["x"], state_of(comm.Get_rank()))
+        assert saved.seconds is not None
+        return saved.step, saved.tier
+
+    return together(2, folder.parent, work, timeout_s)
+
+
+def test_the_others_wait_for_a_fetch_that_takes_longer_than_their_deadline(tmp_path: Path) -> None:
+    """They hear every second that rank 0 lives."""
+
+    class Far(LocalTier):
+        def get_file(self, name: str, local: Path) -> None:
+            threading.Event().wait(0.9 if name.endswith(".bin") else 0.4)
+            super().get_file(name, local)
+
+    save_two(tmp_path / "ckpt", LocalTier(tmp_path / "warm"))
+    shutil.rmtree(tmp_path / "ckpt")
+    found = restore_both(tmp_path / "ckpt", Far(tmp_path / "warm"), timeout_s=1.8)
+    assert found[0] == (1, "warm")
+    assert found[1][0] == 1
+
+
+def test_what_one_rank_cannot_read_is_passed_over_by_all(tmp_path: Path) -> None:
+    """Its own file is damaged, in scratch and in warm; only that rank reads it."""
+    folder, warm = tmp_path / "ckpt", tmp_path / "warm"
+    save_two(folder, LocalTier(warm))
+    for place in (folder, warm):
+        path = place / "000002-a0" / "rank_1.bin"
+        data = bytearray(path.read_bytes())
+        data[4100] ^= 1
+        path.write_bytes(data)
+    assert restore_both(folder, LocalTier(warm)) == [(0, "scratch"), (0, "scratch")]
+
+
+def test_when_nothing_can_be_read_all_end_with_the_same_class(tmp_path: Path) -> None:
+    folder, warm = tmp_path / "ckpt", tmp_path / "warm"
+    save_two(folder, LocalTier(warm))
+    for path in [*folder.glob("*/rank_1.bin"), *warm.glob("*/rank_1.bin")]:
+        path.unlink()
+    first, second = restore_both(folder, LocalTier(warm))
+    assert type(first) is type(second) is DataError
+    assert "rank_1.bin: is missing" in str(first)
+    assert "rank 0 cannot restore" in str(second)
+    assert first.exit_code == second.exit_code

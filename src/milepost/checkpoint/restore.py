@@ -14,8 +14,7 @@ from milepost.checkpoint.decode import Decoded, read_data_file
 from milepost.checkpoint.legal import Wanted, is_same_cut
 from milepost.checkpoint.manifest import Manifest
 from milepost.checkpoint.meta import from_json
-from milepost.checkpoint.ranks import Ranks
-from milepost.checkpoint.search import Lost, find_generation, intact
+from milepost.checkpoint.search import Lost, find_generation
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.stored import Stored, known_blocks
 from milepost.checkpoint.upload import Remote
@@ -121,42 +120,6 @@ def restore(
         lost=found.lost,
         seconds=time.monotonic() - start,
     )
-
-
-def restore_together(
-    store: CheckpointStore,
-    wanted: Wanted,
-    ranks: Ranks,
-    remotes: Sequence[Remote] = (),
-    key: UserKey | None = None,
-    redecompose: Redecompose | None = None,
-) -> Saved | None:
-    """`restore` for ranks: rank 0 finds and verifies, then each reads its own file."""
-    if ranks.size == 1:
-        return restore(store, wanted, remotes, key, redecompose)
-    found, error = None, None
-    if ranks.rank == 0:
-        try:
-            found = find_generation(store, wanted, intact(store, key), remotes)
-        except Exception as caught:  # noqa: BLE001 - raised below, on every rank
-            error = caught
-    failure, name = ranks.agree_on(error, None if found is None else found.manifest.name)
-    if failure is not None:
-        raise failure
-    if name is None:
-        return None
-    saved, error = None, None
-    try:
-        saved = load_cut(store, store.manifest(name), wanted, key, redecompose)
-    except Exception as caught:  # noqa: BLE001 - raised below, on every rank
-        error = caught
-    failure, _ = ranks.agree_on(error, None)
-    if failure is not None:
-        raise failure
-    assert saved is not None
-    if found is None:
-        return saved
-    return replace(saved, tier=found.tier, damages=found.damages, lost=found.lost)
 
 
 def load(

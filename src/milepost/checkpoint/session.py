@@ -18,7 +18,8 @@ from milepost.checkpoint.prune import prune
 from milepost.checkpoint.ranks import Ranks
 from milepost.checkpoint.rekey import finish_rekeys
 from milepost.checkpoint.rekey_far import finish_far
-from milepost.checkpoint.restore import Redecompose, Saved, restore_together
+from milepost.checkpoint.restore import Redecompose, Saved
+from milepost.checkpoint.restore_ranks import restore_together
 from milepost.checkpoint.retention import Retention, is_periodic_gold
 from milepost.checkpoint.room import Room
 from milepost.checkpoint.store import CheckpointStore
