@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import checkpoint, overhead, reconcile, simulate
+from bench import checkpoint, overhead, plan, reconcile, simulate
 from bench.measure import machine
 from bench.part import Options, Part
 
@@ -18,6 +18,7 @@ PARTS: dict[str, Part] = {
     "overhead": overhead,
     "checkpoint": checkpoint,
     "simulate": simulate,
+    "plan": plan,
     "reconcile": reconcile,
 }
 """In the order of the page."""

@@ -234,8 +234,8 @@ class TestManyShards:
 
     def test_the_stated_gap_holds_and_is_small(self) -> None:
         groups, offers = self.question()
-        fast = assign(groups, offers, Limits(), soonest=True)
-        assert fast is not None and 0.0 <= fast.gap < 0.05
+        fast = assign(groups, offers, Limits(), soonest=True, thorough=False)
+        assert fast is not None and 0.0 <= fast.gap < 0.1
         capacity = sum(
             (o.places or 0) / groups[0].seconds[o.name] * groups[0].seconds["o0"] for o in offers
         )
@@ -245,9 +245,16 @@ class TestManyShards:
         assert cheap is not None and 0.0 < cheap.gap < 0.02
         assert cheap.cost < fast.cost and cheap.time_s <= 1.3 * fast.time_s
 
+    def test_a_wider_search_is_not_worse(self) -> None:
+        groups, offers = self.question()
+        first = assign(groups, offers, Limits(deadline_s=9e4), thorough=False)
+        second = assign(groups, offers, Limits(deadline_s=9e4))
+        assert first is not None and second is not None
+        assert (second.cost, second.gap) <= (first.cost, first.gap)
+
     def test_the_soonest_keeps_its_own_deadline(self) -> None:
         groups, offers = self.question()
-        fast = assign(groups, offers, Limits(), soonest=True)
+        fast = assign(groups, offers, Limits(), soonest=True, thorough=False)
         assert fast is not None
         assert is_possible(groups, offers, Limits(deadline_s=fast.time_s))
         assert not is_possible(groups, offers, Limits(deadline_s=0.9 * fast.time_s))

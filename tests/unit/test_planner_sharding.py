@@ -6,7 +6,7 @@ import pytest
 
 from milepost.config.spec import ShardsSpec
 from milepost.errors import ConfigError
-from milepost.planner.sharding import ShardPlan, shard_seconds, split_tasks
+from milepost.planner.sharding import RowSizes, ShardPlan, shard_seconds, shard_sizes, split_tasks
 
 
 def test_target_seconds_use_the_measurement() -> None:
@@ -78,3 +78,12 @@ def test_instant_tasks_make_one_shard() -> None:
 def test_seconds_of_a_shard_count_rounds() -> None:
     assert shard_seconds(5, 10.0, 2.0, 2) == 32.0
     assert shard_seconds(5, None, 2.0, 2) is None
+
+
+def test_the_size_of_a_shard_is_the_work_of_its_rows() -> None:
+    cut = split_tasks(5, ShardsSpec(tasks_per_shard=2), None, None, 1)
+    assert shard_sizes(cut, 5, None, is_batch=True) == [2.0, 2.0, 1.0]
+    rows = RowSizes((2.0, 4.0, 6.0, 8.0, 1.0), unit=2.0).relative
+    assert shard_sizes(cut, 5, rows, is_batch=True) == [3.0, 7.0, 0.5]
+    assert shard_sizes(cut, 5, rows, is_batch=False) == rows
+    assert shard_sizes(cut, 5, None, is_batch=False) == [1.0] * 5

@@ -22,8 +22,8 @@ FEW_SHARDS, FEW_PAIRS = 300, 60
 """Up to so many shards, in so many pairs of group and offer, the best answer is proven."""
 
 EXACT = Effort(gap=0.0, time_limit_s=20.0)
-COARSE = Effort(gap=1e-3, time_limit_s=2.0)
-SECOND = Effort(gap=1e-2, time_limit_s=1.0)
+COARSE = Effort(gap=1e-3, time_limit_s=1.5)
+SECOND = Effort(gap=1e-2, time_limit_s=0.5)
 """For the second objective where the first one is not exact either."""
 
 _ENOUGH = 0.01
@@ -39,6 +39,7 @@ class Question:
     limits: Limits
     soonest: bool = False
     solvers: Sequence[str] | None = None
+    thorough: bool = True
 
     @property
     def is_small(self) -> bool:
@@ -63,12 +64,14 @@ def assign(
     *,
     soonest: bool = False,
     solvers: Sequence[str] | None = None,
+    thorough: bool = True,
 ) -> Assignment | None:
     """The cheapest assignment, and the soonest of those; `soonest` asks the other way round.
 
-    None when no assignment keeps the limits. RuntimeFailure when no solver answers.
+    None when no assignment keeps the limits. RuntimeFailure when no solver answers. Not
+    `thorough`: content with the first answer to a large question, for those who ask many.
     """
-    question = Question(groups, offers, limits, soonest, solvers)
+    question = Question(groups, offers, limits, soonest, solvers, thorough)
     if not has_place_for_all(groups, offers):
         return None
     if question.is_small:
@@ -78,7 +81,7 @@ def assign(
 
 def is_possible(groups: Sequence[Group], offers: Sequence[Offer], limits: Limits) -> bool:
     """Can the limits be kept? One search of a small question instead of two."""
-    question = Question(groups, offers, limits)
+    question = Question(groups, offers, limits, thorough=False)
     if not has_place_for_all(groups, offers):
         return False
     if question.is_small:
@@ -97,7 +100,7 @@ def _search_large(question: Question) -> Assignment | None:
     for window in (coarse.near(), coarse.near(a_round=True)):
         other = _while_it_lasts(question, window)
         found = min((one for one in (found, other) if one), key=question.order, default=None)
-        if found is not None and found.gap <= _ENOUGH:
+        if found is not None and (found.gap <= _ENOUGH or not question.thorough):
             break
     return found or _search_all(question)
 

@@ -25,8 +25,8 @@ def frontier(
     another one is better; empty when nothing fits.
     """
     free = replace(limits, deadline_s=None, budget=None)
-    soonest = assign(groups, offers, free, soonest=True)
-    cheapest = assign(groups, offers, free)
+    soonest = assign(groups, offers, free, soonest=True, thorough=False)
+    cheapest = assign(groups, offers, free, thorough=False)
     if soonest is None or cheapest is None:
         return []
     found = [soonest, cheapest, *([] if chosen is None else [chosen])]
@@ -34,7 +34,8 @@ def frontier(
     if ratio > 1.0 + 1e-9:
         for step in range(1, points):
             deadline_s = soonest.time_s * ratio ** (step / points)
-            one = assign(groups, offers, replace(free, deadline_s=deadline_s))
+            limited = replace(free, deadline_s=deadline_s)
+            one = assign(groups, offers, limited, thorough=False)
             found += [] if one is None else [one]
     return _best(found)
 

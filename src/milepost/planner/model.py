@@ -151,12 +151,13 @@ class Model:
         self.problem += objective <= best + max(slack, _ROUNDING) * max(1.0, abs(best))
 
     def near(self, *, a_round: bool = False) -> Window:
-        """A window around the solution: one shard to each side, or a round of them."""
+        """A window around the solution: one shard to each side of what is used, or a round of
+        shards to each side of everything."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for (g, o), x in self.x.items():
             value, count = x.value() or 0.0, self.groups[g].count
             side = (self.offers[o].places or count) if a_round else 1
-            if value > _TRACE:
+            if value > _TRACE or a_round:
                 found[g, o] = (
                     max(0, math.floor(value + _TRACE) - side),
                     min(count, math.ceil(value - _TRACE) + side),

@@ -100,11 +100,15 @@ def overhead_of(
     spec: RunSpec, measured: Measured, option: Forecast, useful_s: float
 ) -> float | None:
     """Expected seconds beside useful ones: checkpoints, failures, and the starts of further
-    allocations where one does not hold the shard; None where failures leave no time to finish."""
+    allocations where one does not hold the shard; None where failures leave no time to finish.
+
+    For work with checkpoints the forecast's fraction counts the ends of allocations already.
+    """
     fraction = option.fraction or 0.0
     if not math.isfinite(fraction):
         return None
-    count = allocations(spec, measured, option, useful_s)
+    is_counted = spec.work.kind is WorkKind.RESUMABLE
+    count = 1 if is_counted else allocations(spec, measured, option, useful_s)
     return useful_s * fraction + (count - 1) * (option.restore_s + option.downtime_s)
 
 

@@ -87,8 +87,14 @@ def _differences(
 
 def _said(row: Mapping[str, Any]) -> str:
     value = row["value"]
-    text = "n/a" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = "n/a" if value is None else _plain(value)
     return f"{text} {row['unit']}".rstrip()
+
+
+def _plain(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1e5 else f"{value:.6g}"
 
 
 def _spec(change: Callable[[RunSpec, str, str], RunSpec]) -> Callable[[Inputs, str, str], Inputs]:
