@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from helpers.project import Project, ok
+from helpers.project import Project, ok, said
 from helpers.run_folder import FINDING, RunFolder, finished_simulation, finished_sweep
 from helpers.secrets import CREDENTIALS, PLANTED
 from milepost.cli.closeout import command
@@ -167,8 +167,9 @@ def planted_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
         privacy={"public_note": "notes/mkessler.md"},
     )
     project.prepare("planted")
-    assert project.milepost("shard", "planted", "0001").returncode == 0
-    assert project.milepost("shard", "planted", "0002").returncode == 11
+    shards = [project.milepost("shard", "planted", name) for name in ("0001", "0002")]
+    assert [done.returncode for done in shards] == [0, 11]
+    project.write("said/shards.txt", "".join(map(said, shards)))
     closed = project.milepost("closeout", "planted", "--accept", f"good enough, said {all_}")
     ok(closed)
     assert "texts withheld from the public record" in closed.stderr
@@ -207,9 +208,31 @@ def test_a_real_run_publishes_none_of_it(planted_run: Project, name: str) -> Non
         assert record["failure_modes"][0]["count"] == len(list(PLANTED)[::7])
 
 
-@pytest.mark.parametrize("name", ["record.json", "report.html"])
+WRITTEN = ["closeout/record.json", "closeout/report.html", "reconcile.csv"]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
 def test_no_record_of_it_holds_a_credential(planted_run: Project, name: str) -> None:
-    text = (planted_run.paths("planted").closeout / name).read_text(encoding="utf-8")
+    text = (planted_run.paths("planted").results / name).read_text(encoding="utf-8")
+    assert_no_credential(text)
+
+
+def test_nothing_that_it_says_holds_a_credential(planted_run: Project) -> None:
+    texts = [(planted_run.root / "said/shards.txt").read_text(encoding="utf-8")]
+    for words in (
+        ["why", "planted/0002"],
+        ["doctor", "planted"],
+        ["status"],
+        ["reconcile", "planted"],
+        ["classify", *map(str, planted_run.paths("planted").shard("0002").attempts.glob("*.log"))],
+    ):
+        texts.append(said(planted_run.milepost(*words)))
+    assert "1 FAILED" in texts[4] and "runtime/" in texts[5]
+    for text in texts:
+        assert_no_credential(text)
+
+
+def assert_no_credential(text: str) -> None:
     readings = [text, html.unescape(text), text.replace("\\/", "/").replace('\\"', '"')]
     for kind in CREDENTIALS:
         found = [w for w in PLANTED[kind].secrets if any(w in reading for reading in readings)]
