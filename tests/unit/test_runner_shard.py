@@ -84,6 +84,7 @@ def test_told_to_stop_it_exits_75_and_goes_on_later(
     assert set(state.done) == {key(1)} and not state.failed
     record = project.json("work/sq/shards/0001/attempts/1.json")
     assert (record["stop"], record["exit_code"]) == ("signal TERM", 75)
+    assert record["lost_s"] > 0, "the second task was in flight"
     fifo.unlink()
     ok(project.milepost("shard", "sq", "0001"))
     assert project.executions("sq") == {key(1): 1, key(2): 2, key(3): 1}

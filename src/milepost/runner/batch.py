@@ -59,6 +59,7 @@ class Batch:
         self._given_up: dict[str, Finding] = {}
         self._retry: deque[Task] = deque()
         self._running: dict[str, Task] = {}
+        self._started: dict[str, float] = {}
         self._oom = OomCounter()
         self._kills: dict[str, int | None] = {}
         self._kill_at: float | None = None
@@ -125,6 +126,7 @@ class Batch:
             task = self._todo.popleft() if self._todo else self._retry.popleft()
             self._pool.start(Job(task, self._make_out(task) if self._needs_out else None))
             self._running[task.key] = task
+            self._started[task.key] = time.monotonic()
             self._kills[task.key] = self._oom.known
 
     def _make_out(self, task: Task) -> Path:
@@ -137,7 +139,7 @@ class Batch:
 
     def _take_back(self, jobs: Sequence[Job]) -> None:
         for job in reversed(jobs):
-            del self._running[job.task.key]
+            del self._running[job.task.key], self._started[job.task.key]
             self._todo.appendleft(job.task)
 
     def _look_at_the_clock(self) -> None:
@@ -172,6 +174,7 @@ class Batch:
         if self._kill_at is not None and completion.exit_code < 0:
             return  # ended by us or with us: in flight, not failed
         del self._running[completion.job.task.key]
+        self._started.pop(completion.job.task.key)
         if completion.exit_code != 0:
             self._fail(completion, self._classify(completion))
             return
@@ -275,8 +278,13 @@ class Batch:
             )
 
     def _finish(self) -> Outcome:
+        """Lost is what was in flight at a stop: wall seconds, shared by what ran at once."""
         outcome = self._outcome
         skipped = _skipped(self._attempt)
+        if outcome.stop is not None:
+            now = time.monotonic()
+            spent_s = sum(now - began for began in self._started.values())
+            outcome.lost_s = spent_s / self._pool.capacity
         outcome.findings = [*self._given_up.values(), *skipped]
         outcome.failed = len(outcome.findings)
         return outcome
