@@ -80,6 +80,12 @@ def test_hardware_alone_scales_as_published() -> None:
     assert job_mtbf(1, 6.5e-3) / DAY == pytest.approx(154, abs=0.5)
 
 
+def test_hardware_alone_is_several_times_too_good_for_small_jobs() -> None:
+    """Measured: 47.7 days on 1 node, 7.9 h on 128."""
+    assert job_mtbf(1, 6.5e-3) / (47.7 * DAY) == pytest.approx(3.2, abs=0.1)
+    assert job_mtbf(128, 6.5e-3) / (7.9 * HOUR) == pytest.approx(3.65, abs=0.1)
+
+
 def test_published_share_of_useful_time() -> None:
     """2048 nodes, 6.5 failures in 1000 node days, restart 5 min, checkpoint 1 min."""
     mtbf_s = job_mtbf(2048, 6.5e-3)
