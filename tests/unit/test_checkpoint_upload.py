@@ -217,6 +217,23 @@ def test_the_background_upload_sends_and_prunes(tmp_path: Path) -> None:
     assert CheckpointStore(tmp_path / "scratch").generations() == ["000005-a0", "000004-a0"]
 
 
+def test_what_is_committed_is_sent_also_when_the_application_fails(tmp_path: Path) -> None:
+    """Its disk may go with the job."""
+    tier = Slow(tmp_path / "warm")
+
+    def work() -> None:
+        with Checkpointer(tmp_path / "scratch", warm=tier) as ck:
+            ck.save(0, {"x": np.arange(3)}, None)
+            ck.wait()
+            assert tier.is_sending.wait(30)
+            threading.Timer(0.1, tier.may_send.set).start()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert Remote("warm", tier).generations() == ["000001-a0"]
+
+
 def test_a_failed_upload_is_not_a_good_end(tmp_path: Path) -> None:
     tier = Recording(tmp_path / "warm")
     tier.fail_at = "rank_0.bin"

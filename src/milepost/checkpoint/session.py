@@ -30,6 +30,7 @@ from milepost.errors import ConfigError, MilepostError
 from milepost.tiers import Tier, open_tier
 
 _MB = 1e6
+_ABANDON_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,21 +203,22 @@ class Session:
         uploader, self._uploader = self._uploader, None
         if uploader is None:
             return
-        try:
-            uploader.close(self._time_left_s() if may_leave_upload else None)
-        except (MilepostError, OSError) as error:
-            if not may_leave_upload:
-                raise
-            # The checkpoint is durable in scratch: the process is resumable all the same.
-            print(f"milepost: the upload is not complete: {error}", file=sys.stderr)
+        if may_leave_upload:
+            _finish(uploader, self._time_left_s())
+        else:
+            uploader.close()
 
     def abandon(self, *, is_application_fault: bool) -> None:
         """The process ends with an exception; only the application's own counts against the
-        generation that it was restored from."""
+        generation that it was restored from. What is committed is sent all the same, since its
+        disk may go with the job, but not for longer than a minute."""
         self._is_open = False
         if not is_application_fault:
             self._forget_restore()
-        self._uploader = None
+        uploader, self._uploader = self._uploader, None
+        if uploader is not None:
+            left_s = self._time_left_s()
+            _finish(uploader, _ABANDON_S if left_s is None else min(left_s, _ABANDON_S))
 
     def _after_commit(self, committed: Committed) -> None:
         """In the background, after each commit."""
@@ -238,6 +240,14 @@ class Session:
         if self._options.deadline is None:
             return None
         return max(self._options.deadline - time.time(), 0.0)
+
+
+def _finish(uploader: Uploader, timeout_s: float | None) -> None:
+    """As far as the time allows; the checkpoint is durable in scratch in any case."""
+    try:
+        uploader.close(timeout_s)
+    except (MilepostError, OSError) as error:
+        print(f"milepost: the upload is not complete: {error}", file=sys.stderr)
 
 
 def retention_of(options: Options) -> Retention:
