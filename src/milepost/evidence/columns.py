@@ -9,6 +9,7 @@ tests/property/test_columns.py holds the one way against the other.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from milepost.journal import DONE, STAGE, TASK, JournalState, decode_body, fold,
 
 _DONE = (TASK.encode(), DONE.encode())
 _WORK = (TASK.encode(), STAGE.encode())
+_FEW = 8
+"""So many names are looked for one by one; attempts are seldom more."""
 
 
 @dataclass(slots=True)
@@ -60,8 +63,7 @@ def _by_columns(bodies: Sequence[bytes]) -> Tally | None:
     single = _singles(events, names, statuses)
     state = fold([decode_body(bodies[i]) for i in single])
     state.rows, state.last_attempt = len(bodies), numbers[-1]
-    apart = set(single)
-    kept = {name: i for i, name in enumerate(names) if i not in apart}
+    kept = _last_of_each(names, single)
     if not kept:
         return Tally(state)
     # the last row of a task holds, at the place of the first: as in `fold`
@@ -77,6 +79,18 @@ def _by_columns(bodies: Sequence[bytes]) -> Tally | None:
         [data[i] for i in chosen],
         signs,
     )
+
+
+def _last_of_each(names: Sequence[bytes], single: Sequence[int]) -> dict[bytes, int]:
+    """Name -> index of its last row, of the rows that are not in `single`."""
+    gone = Counter([names[i] for i in single])
+    if len(gone) > _FEW or any(names.count(name) != count for name, count in gone.items()):
+        apart = set(single)
+        return {name: i for i, name in enumerate(names) if i not in apart}
+    kept = dict(zip(names, range(len(names)), strict=True))
+    for name in gone:
+        del kept[name]
+    return kept
 
 
 def _singles(

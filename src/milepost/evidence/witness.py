@@ -7,6 +7,7 @@ journals of a large run can be read by several processes.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,10 +108,11 @@ def _add_columns(seen: Seen, found: Tally, known: set[str], order: Look) -> None
         new = [i for i, name in enumerate(names) if name not in known]
         names, rows = [names[i] for i in new], [rows[i] for i in new]
         seconds = [seconds[i] for i in new]
-    seen.seconds += sum(float(s or 0.0) for s in seconds)
+    seen.seconds += _sum(seconds)
     for attempt, time in found.last_signs.items():
         _sign(seen, attempt, time)
-    if order.expected or not all(map(_is_bare, rows)):
+    is_bare = {row[: len(_NOTHING)] for row in rows} <= {_NOTHING}
+    if order.expected or not is_bare:
         _judge_all(seen, zip(names, rows, strict=True), order)
     else:
         seen.done.extend(names)
@@ -136,9 +138,11 @@ def _judge_all(seen: Seen, pairs: Iterable[tuple[str, bytes]], order: Look) -> N
         os.close(folder)
 
 
-def _is_bare(row: bytes) -> bool:
-    """Does the row of a done task record no artifacts?"""
-    return row.startswith(_NOTHING)
+def _sum(seconds: Sequence[bytes]) -> float:
+    try:
+        return math.fsum(map(float, seconds))
+    except ValueError:
+        return math.fsum(float(one) for one in seconds if one)  # a row without a duration
 
 
 def _open(folder: Path) -> int | None:
