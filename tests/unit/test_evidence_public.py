@@ -77,7 +77,8 @@ def test_closeout_says_what_it_withheld_and_how_to_see_it(tmp_path: Path) -> Non
     RunFolder(tmp_path).contract(privacy={"public_note": "note.md"}).smoke().plan()
     done = CliRunner().invoke(command, ["sweep", "--partial", "--root", str(tmp_path)])
     assert "1 text withheld from the public record, the note (note.md:2): 1 mail" in done.stderr
-    assert "next: milepost public --check note.md --run sweep" in done.stderr
+    assert 'in "By [mail]"' in done.stderr
+    assert "next: milepost public --check note.md --run sweep; mend it and close" in done.stderr
 
 
 def test_what_only_the_run_knows_as_private_is_looked_for(tmp_path: Path) -> None:

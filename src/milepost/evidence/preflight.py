@@ -114,8 +114,8 @@ def _privacy(facts: Facts) -> Item:
         return Item(key, title, False, text, "see checkpoint.encrypt")
     if facts.withheld:
         text = f"would be withheld from the public record: {'; '.join(map(str, facts.withheld))}"
-        files = [w.file for w in facts.withheld if w.file]
-        fix = f"milepost public --check {files[0] if files else 'FILE'} --run {facts.run}"
+        file = next((w.file for w in facts.withheld if w.file is not None), None)
+        fix = f"milepost public --check {file} --run {facts.run}" if file else "mend that text"
         return Item(key, title, False, text, fix)
     if facts.spec is None:
         return Item(key, title, None, "there is no contract")

@@ -24,17 +24,20 @@ from milepost.evidence.words import plural
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """A text that is not published: `what` it is, `kinds` of leaks with their counts."""
+    """A text that is not published: `what` it is, `kinds` of leaks with their counts, and what
+    stands around the first one, masked."""
 
     what: str
     kinds: Mapping[str, int]
     file: str | None = None
     line: int | None = None
+    excerpt: str = ""
 
     def __str__(self) -> str:
         found = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
         place = "" if self.file is None else f" ({self.file}:{self.line})"
-        return f"the {self.what}{place}: {found}"
+        around = f', in "{self.excerpt}"' if self.excerpt else ""
+        return f"the {self.what}{place}: {found}{around}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,11 @@ class PublicTexts:
             return None
         count = plural(len(self.withheld), "text")
         what = "; ".join(map(str, self.withheld))
-        files = [w.file for w in self.withheld if w.file is not None]
-        fix = f"milepost public --check {files[0] if files else 'FILE'} --run {run}"
-        return f"{count} withheld from the public record, {what}\n  next: {fix}; mend it and close again"
+        file = next((w.file for w in self.withheld if w.file is not None), None)
+        fix = "mend it and close again"
+        if file is not None:
+            fix = f"milepost public --check {file} --run {run}; {fix}"
+        return f"{count} withheld from the public record, {what}\n  next: {fix}"
 
 
 def public_texts(run: RunEvidence) -> PublicTexts:
@@ -105,4 +110,4 @@ def _note(run: RunEvidence, spec: RunSpec) -> str | None:
 
 def _withheld(what: str, leaks: Sequence[Leak], file: str | None) -> Withheld:
     kinds: Mapping[str, Any] = collections.Counter(leak.kind for leak in leaks)
-    return Withheld(what, dict(kinds), file, leaks[0].line if file else None)
+    return Withheld(what, dict(kinds), file, leaks[0].line if file else None, leaks[0].excerpt)
