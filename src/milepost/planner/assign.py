@@ -26,6 +26,10 @@ COARSE = Effort(gap=1e-3, time_limit_s=1.5)
 SECOND = Effort(gap=1e-2, time_limit_s=0.5)
 """For the second objective where the first one is not exact either."""
 
+ROUGH = Effort(gap=0.1, time_limit_s=0.3)
+"""For a yes or no."""
+
+_NOTHING = 1e-9
 _ENOUGH = 0.01
 """A coarse answer that may be further than this from the best one is searched more widely."""
 
@@ -79,14 +83,26 @@ def assign(
     return _search_large(question)
 
 
-def is_possible(groups: Sequence[Group], offers: Sequence[Offer], limits: Limits) -> bool:
-    """Can the limits be kept? One search of a small question instead of two."""
+def is_possible(
+    groups: Sequence[Group], offers: Sequence[Offer], limits: Limits, *, rough: bool = False
+) -> bool:
+    """Can the limits be kept? One search of a small question instead of two.
+
+    `rough`, for those who ask often: a large question is answered in parts of shards and without
+    the last round, so that a no may be wrong by less than a round.
+    """
     question = Question(groups, offers, limits, thorough=False)
     if not has_place_for_all(groups, offers):
         return False
     if question.is_small:
         model = question.model()
         return model.minimise(model.time, EXACT).value is not None
+    if rough:
+        coarse = question.model(in_rounds=False)
+        try:
+            return coarse.minimise(coarse.time, ROUGH).value is not None
+        except RuntimeFailure:
+            return False  # not shown to be possible in time
     return _search_large(question) is not None
 
 
@@ -155,4 +171,5 @@ def _gap(question: Question, found: Assignment) -> float:
     objective, _ = question.objectives(model)
     bound = model.minimise(objective, COARSE, question.solvers, mip=False).value or 0.0
     value = found.time_s / model.second if question.soonest else found.cost / model.coin
-    return max(0.0, value - bound) / value if value > 0.0 else 0.0
+    gap = (value - bound) / value if value > 0.0 else 0.0
+    return gap if gap > _NOTHING else 0.0

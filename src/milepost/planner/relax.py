@@ -103,7 +103,7 @@ def _memory(groups: Sequence[Group], offers: Sequence[Offer], limits: Limits) ->
     sizes = sorted({o.vram_gb for o in offers if o.vram_gb and o.vram_gb < need}, reverse=True)
     for size in sizes:
         smaller = [replace(g, vram_gb=min(g.vram_gb or 0.0, size)) for g in groups]
-        if is_possible(smaller, offers, limits):
+        if is_possible(smaller, offers, limits, rough=True):
             text = f"a GPU needs {need:.3g} GB and may need {size:.3g} GB"
             return [Relaxation("memory", text, need / size - 1.0, {"vram_gb": size})]
     return []
@@ -117,7 +117,8 @@ def _walltime(groups: Sequence[Group], offers: Sequence[Offer], limits: Limits) 
             continue
         needed = sorted({g.least_s[offer.name] for g in groups if offer.name in g.least_s})
         for walltime_s in (one for one in needed if one > offer.walltime_s):
-            if is_possible(groups, _with(offers, index, walltime_s=walltime_s), limits):
+            longer = _with(offers, index, walltime_s=walltime_s)
+            if is_possible(groups, longer, limits, rough=True):
                 text = f"walltime_max_h: {_up(walltime_s / 3600.0)} for {offer.name}"
                 share = _share(walltime_s, offer.walltime_s)
                 found.append(Relaxation("walltime", text, share, {offer.name: walltime_s}))
@@ -155,7 +156,7 @@ def _works(
             else o
             for o in offers
         ]
-        return is_possible(groups, changed, limits)
+        return is_possible(groups, changed, limits, rough=True)
 
     return works
 
