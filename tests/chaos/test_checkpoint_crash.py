@@ -259,8 +259,9 @@ def test_wrong_key_tampering_and_damage_are_told_apart(tmp_path: Path) -> None:
         Checkpointer(folder).restore()
     good = path.read_bytes()
     flip(path, 4096 + 20)
-    with pytest.raises(DataError, match="block 0 is damaged"):
+    with pytest.raises(DataError, match="block 0 is damaged") as damaged:
         Checkpointer(folder, encrypt=right).restore()
+    assert "authentic" not in str(damaged.value), "nobody is accused of a bad disk"
     # An attacker who mends every digest but has no key: the tail, its digest in the last bytes.
     data = bytearray(good)
     start = int.from_bytes(data[-72:-64], "little")

@@ -20,6 +20,7 @@ from milepost.checkpoint.manifest import Manifest, commit_order, is_name
 from milepost.checkpoint.store import CheckpointStore
 from milepost.clock import epoch
 from milepost.errors import DataError, MilepostError
+from milepost.tiers.base import join
 
 if TYPE_CHECKING:
     from milepost.checkpoint.upload import Remote
@@ -55,7 +56,7 @@ def known_here(store: CheckpointStore) -> list[Known]:
 
 def names_there(remote: Remote) -> list[str]:
     """The generations that were noted in a tier."""
-    places = remote.tier.list(_join(remote.prefix, FOLDER))
+    places = remote.tier.list(join(remote.prefix, FOLDER))
     names = (place.rpartition("/")[2].removesuffix(_SUFFIX) for place in places)
     return [name for name in names if is_name(name)]
 
@@ -143,8 +144,4 @@ def _parse(name: str, data: bytes, where: str) -> Known:
 
 
 def _place(remote: Remote, name: str) -> str:
-    return _join(remote.prefix, FOLDER, f"{name}{_SUFFIX}")
-
-
-def _join(*parts: str) -> str:
-    return "/".join(part.strip("/") for part in parts if part)
+    return join(remote.prefix, FOLDER, f"{name}{_SUFFIX}")

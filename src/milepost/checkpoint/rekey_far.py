@@ -27,6 +27,7 @@ from milepost.checkpoint.rekey import NewKeys, Rekeyed, key_of, new_keys, record
 from milepost.checkpoint.store import CheckpointStore, digest_bytes
 from milepost.errors import DataError, StorageError
 from milepost.tiers import Tier
+from milepost.tiers.base import join
 
 if TYPE_CHECKING:
     from milepost.checkpoint.upload import Remote
@@ -60,10 +61,10 @@ def finish_far(store: CheckpointStore, remote: Remote) -> tuple[str, ...]:
     if plan:
         store.folder.mkdir(parents=True, exist_ok=True)
     for name, keys in plan.items():
-        _apply(remote.tier, _join(remote.prefix, name), keys)
+        _apply(remote.tier, join(remote.prefix, name), keys)
         store.note("rekeyed", name, remote.label)
     if plan:
-        remote.tier.delete(_join(remote.prefix, REKEY))
+        remote.tier.delete(join(remote.prefix, REKEY))
     return tuple(plan)
 
 
@@ -74,7 +75,7 @@ def bring_keys(store: CheckpointStore, name: str, remote: Remote, key_id: str | 
     a DataError when nobody said which key counts, or when a generation that is there alone needs
     one of these as its base: it could be read with neither key.
     """
-    place = _join(remote.prefix, name, MANIFEST)
+    place = join(remote.prefix, name, MANIFEST)
     if remote.tier.stat(place) is None:
         return
     there = parse_manifest(remote.tier.read_bytes(place), place)
@@ -96,7 +97,7 @@ def bring_keys(store: CheckpointStore, name: str, remote: Remote, key_id: str | 
 
 def keys_there(remote: Remote, name: str) -> tuple[str, ...]:
     """The ids of the keys that a generation of a tier needs, its bases not counted."""
-    far, manifest, keys = _join(remote.prefix, name), remote.manifest(name), remote.rekeying()
+    far, manifest, keys = join(remote.prefix, name), remote.manifest(name), remote.rekeying()
     found = set()
     for proof in manifest.files if manifest.kind == "arrays" else ():
         page = keys[name].pages.get(proof.path) if name in keys else None
@@ -108,7 +109,7 @@ def keys_there(remote: Remote, name: str) -> tuple[str, ...]:
 
 def _exchange(store: CheckpointStore, remote: Remote, plan: Mapping[str, NewKeys]) -> None:
     if plan:
-        remote.tier.put_bytes(_join(remote.prefix, REKEY), record_of(plan))
+        remote.tier.put_bytes(join(remote.prefix, REKEY), record_of(plan))
         finish_far(store, remote)
 
 
@@ -138,7 +139,7 @@ def _from_tier(
     prefix = leftovers.prefix(store.attempt)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=store.folder) as place:
         for proof in there.files:
-            with _named(remote.tier, _join(remote.prefix, there.name, proof.path)) as far:
+            with _named(remote.tier, join(remote.prefix, there.name, proof.path)) as far:
                 remote.tier.get_file(far, Path(place) / proof.path)
         return new_keys(Path(place), there, old, new)
 
@@ -176,7 +177,3 @@ def _named(tier: Tier, place: str) -> Iterator[str]:
         yield place
     except FileNotFoundError as error:
         raise DataError("is missing", where=f"{tier.place}/{place}") from error
-
-
-def _join(*parts: str) -> str:
-    return "/".join(part.strip("/") for part in parts if part)

@@ -35,7 +35,7 @@ from milepost.checkpoint.verify import check_file
 from milepost.durable import fsync_directory, prove_file, storage_errors
 from milepost.errors import DataError, StorageError
 from milepost.model import FileProof
-from milepost.tiers.base import Progress, Tier
+from milepost.tiers.base import Progress, Tier, join
 
 
 def upload_generation(
@@ -63,7 +63,7 @@ def upload_generation(
     known = {} if proved is None else proved
     for one in (*manifest.bases, generation):
         fence()
-        if one not in known or tier.stat(_join(name, one, OK)) is None:
+        if one not in known or tier.stat(join(name, one, OK)) is None:
             known[one] = _upload_one(store, one, tier, name, fence, progress, key_id)
         proofs += known[one]
     return proofs
@@ -78,7 +78,7 @@ def _upload_one(
     progress: Progress | None,
     key_id: str | None,
 ) -> list[FileProof]:
-    folder, far = store.path(generation), _join(name, generation)
+    folder, far = store.path(generation), join(name, generation)
     manifest = store.manifest(generation)
     bring_keys(store, generation, Remote("", tier, name), key_id)
     proofs = []
@@ -86,12 +86,12 @@ def _upload_one(
         damage = check_file(folder, proof, generation, deep=True)
         if damage is not None:
             raise DataError(f"{damage.what}; it is not uploaded", where=damage.where)
-        proofs.append(_send(tier, folder / proof.path, _join(far, proof.path), proof, progress))
+        proofs.append(_send(tier, folder / proof.path, join(far, proof.path), proof, progress))
     fence()
     for flag in (MANIFEST, OK):
         data = (folder / flag).read_bytes()
-        tier.put_bytes(_join(far, flag), data)
-        proofs.append(FileProof(_join(far, flag), len(data), digest_bytes(data)))
+        tier.put_bytes(join(far, flag), data)
+        proofs.append(FileProof(join(far, flag), len(data), digest_bytes(data)))
     return proofs
 
 
@@ -143,13 +143,11 @@ class Remote:
 
     def manifest(self, name: str) -> Manifest:
         """The manifest of a generation, after its digest was compared with the OK flag."""
-        where = f"{self.tier.place}/{_join(self.prefix, name)}/{MANIFEST}"
+        where = f"{self.tier.place}/{join(self.prefix, name)}/{MANIFEST}"
         try:
-            data = self.tier.read_bytes(_join(self.prefix, name, MANIFEST))
+            data = self.tier.read_bytes(join(self.prefix, name, MANIFEST))
             flag = (
-                self.tier.read_bytes(_join(self.prefix, name, OK))
-                .decode("ascii", "replace")
-                .strip()
+                self.tier.read_bytes(join(self.prefix, name, OK)).decode("ascii", "replace").strip()
             )
         except FileNotFoundError as error:
             return self._becoming(name, DataError("is missing", where=where), error)
@@ -159,7 +157,7 @@ class Remote:
 
     def rekeying(self) -> dict[str, NewKeys]:
         """What generations become whose key exchange is under way or was interrupted."""
-        place = _join(self.prefix, REKEY)
+        place = join(self.prefix, REKEY)
         if self.tier.stat(place) is None:
             return {}
         return parse_record(self.tier.read_bytes(place), f"{self.tier.place}/{place}")
@@ -192,17 +190,17 @@ class Remote:
         """
         proofs = []
         for one in (*self.manifest(name).bases, name):
-            far = _join(self.prefix, one)
+            far = join(self.prefix, one)
             proofs += [
                 self._prove_file(far, one, proof, beside) for proof in self.manifest(one).files
             ]
             for flag in (MANIFEST, OK):
-                data = self.tier.read_bytes(_join(far, flag))
-                proofs.append(FileProof(_join(far, flag), len(data), digest_bytes(data)))
+                data = self.tier.read_bytes(join(far, flag))
+                proofs.append(FileProof(join(far, flag), len(data), digest_bytes(data)))
         return proofs
 
     def _prove_file(self, far: str, name: str, proof: FileProof, beside: Path) -> FileProof:
-        place = _join(far, proof.path)
+        place = join(far, proof.path)
         with tempfile.TemporaryDirectory(prefix=".prove-", dir=beside) as folder:
             local = Path(folder) / proof.path
             self._get(place, local)
@@ -213,8 +211,8 @@ class Remote:
 
     def remove(self, name: str) -> None:
         """Delete a generation: first its OK."""
-        self.tier.delete(_join(self.prefix, name, OK))
-        self.tier.delete(_join(self.prefix, name))
+        self.tier.delete(join(self.prefix, name, OK))
+        self.tier.delete(join(self.prefix, name))
 
     def _fetch_one(self, store: CheckpointStore, name: str, keys: NewKeys | None) -> None:
         manifest = self.manifest(name)
@@ -223,17 +221,17 @@ class Remote:
             draft = Path(tempfile.mkdtemp(prefix=leftovers.prefix(store.attempt), dir=store.folder))
         try:
             for proof in manifest.files:
-                self._get(_join(self.prefix, name, proof.path), draft / proof.path)
+                self._get(join(self.prefix, name, proof.path), draft / proof.path)
             if keys is not None:
                 manifest = parse_manifest(keys.manifest, draft)
                 put_keys(draft, keys)
             for proof in manifest.files:
                 damage = check_file(draft, proof, name, deep=True)
                 if damage is not None:
-                    where = f"{self.tier.place}/{_join(self.prefix, name, proof.path)}"
+                    where = f"{self.tier.place}/{join(self.prefix, name, proof.path)}"
                     raise DataError(damage.what, where=where)
             for flag in () if keys is not None else (MANIFEST, OK):
-                self._get(_join(self.prefix, name, flag), draft / flag)
+                self._get(join(self.prefix, name, flag), draft / flag)
             _publish(draft, store.path(name))
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -271,7 +269,3 @@ def _publish(draft: Path, target: Path) -> None:
         fsync_directory(root)
     os.rename(draft, target)
     fsync_directory(target.parent)
-
-
-def _join(*parts: str) -> str:
-    return "/".join(part.strip("/") for part in parts if part)

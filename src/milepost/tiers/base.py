@@ -81,6 +81,11 @@ def check_name(name: str) -> str:
     return name
 
 
+def join(*parts: str) -> str:
+    """A name below a tier from its parts; empty ones do not count."""
+    return "/".join(part.strip("/") for part in parts if part)
+
+
 def conflict(place: str, name: str) -> DataError:
     """The error of a name that holds another content."""
     return DataError(
