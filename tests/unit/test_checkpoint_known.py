@@ -56,6 +56,8 @@ class Node:
         for step in range(4):
             self.ck.save(step * 10, {"x": np.full(100, step)}, None)
             self.ck.wait()
+            assert self.ck._committer is not None
+            self.ck._committer.settle()
             if step == 0:
                 assert self.ck._session._uploader is not None
                 assert self.ck._session._uploader.wait(30)

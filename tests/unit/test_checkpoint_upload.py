@@ -70,6 +70,14 @@ def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Tier:
     return FsspecTier(f"memory://{uuid.uuid4().hex}")
 
 
+def all_sent(ck: Checkpointer) -> None:
+    """Wait for all that follows a commit, the upload too."""
+    assert ck._committer is not None
+    assert ck._session._uploader is not None
+    ck._committer.settle()
+    assert ck._session._uploader.wait(30)
+
+
 def test_data_first_then_manifest_then_ok(store: CheckpointStore, tmp_path: Path) -> None:
     tier = Recording(tmp_path / "warm")
     proofs = upload_generation(store, "000002-a0", tier, "run/0001")
@@ -210,9 +218,7 @@ def test_the_background_upload_sends_and_prunes(tmp_path: Path) -> None:
     with Checkpointer(tmp_path / "scratch", warm=warm, rotation=2, delta=False) as ck:
         for step in range(5):
             ck.save(step, {"x": np.arange(step)}, None)
-            ck.wait()
-            assert ck._session._uploader is not None
-            assert ck._session._uploader.wait(30)
+            all_sent(ck)
     assert Remote("warm", warm).generations() == ["000005-a0", "000004-a0"]
     assert CheckpointStore(tmp_path / "scratch").generations() == ["000005-a0", "000004-a0"]
 
@@ -317,9 +323,7 @@ def test_from_warm_to_cold(tmp_path: Path) -> None:
     with Checkpointer(place, warm=warm, cold=cold, to="cold", rotation=2, delta=False) as ck:
         for step in range(5):
             ck.save(step, {"x": np.arange(step)}, None)
-            ck.wait()
-            assert ck._session._uploader is not None
-            assert ck._session._uploader.wait(30)
+            all_sent(ck)
     names = [f"00000{number}-a0" for number in (5, 4, 3, 2, 1)]
     assert Remote("warm", warm).generations() == names[:2]
     assert Remote("cold", cold).generations() == names
@@ -343,10 +347,8 @@ def test_what_goes_on_to_cold_is_a_rule(tmp_path: Path) -> None:
                     ck._store.set_gold("000006-a0") if name == "committed" else None
                 )
             ck.save(step, {"x": np.arange(step)}, None)
-            ck.wait()
+            all_sent(ck)
             ck._store.hook = lambda name: None
-            assert ck._session._uploader is not None
-            assert ck._session._uploader.wait(30)
         assert Remote("cold", cold).generations() == ["000006-a0", "000004-a0"]
     assert Remote("cold", cold).generations() == ["000007-a0", "000006-a0", "000004-a0"]
     assert len(Remote("warm", warm).generations()) == 7
