@@ -106,6 +106,23 @@ def test_what_a_dead_attempt_left_running_is_ended(
     assert project.executions("sq") == {key(1): 1, key(2): 2, key(3): 1}
 
 
+def test_what_a_finished_task_left_running_is_ended_before_the_marker(project: Project) -> None:
+    project.write(
+        "leave.py",
+        "import pathlib, subprocess, sys\n"
+        "left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "pathlib.Path('left-pid').write_text(str(left.pid))\n"
+        "pathlib.Path(sys.argv[1], 'score.json').write_text('{}')\n",
+    )
+    project.batch("sq", [1], artifacts=[{"path": "score.json", "check": "json"}])
+    work = {"kind": "batch", "tasks": "config/sq.csv", "command": f"{PYTHON} leave.py {{out}}"}
+    project.run("sq", work=work)
+    project.launch("sq")
+    told = said(ok(project.milepost("shard", "sq", "0001")))
+    assert "ended what the work had left running (processes: 1)" in told
+    assert not Path("/proc", (project.root / "left-pid").read_text()).exists()
+
+
 def test_a_second_runner_says_who_holds_the_lease_and_waits_for_it(
     project: Project, held: tuple[Runner, int, Path]
 ) -> None:

@@ -11,13 +11,10 @@ Where no scheduler requeues, a walltime's end leads straight to the next attempt
 from __future__ import annotations
 
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import psutil
 
 from milepost.artifacts import verify_proofs
 from milepost.config.contract import Contract, load_contract
@@ -34,12 +31,13 @@ from milepost.journal import (
     read_journal,
     write_marker,
 )
-from milepost.lease import LOOK_AGAIN_S, Holder, Lease, acquire_when_free, update_attempt
+from milepost.lease import LOOK_AGAIN_S, Lease, acquire_when_free, update_attempt
 from milepost.model import FileProof, Shard, WorkKind
 from milepost.paths import RunPaths
 from milepost.runner.again import check_retry
 from milepost.runner.attempt import Attempt, Outcome
 from milepost.runner.held import may_take
+from milepost.runner.leftovers import end_leftovers
 from milepost.runner.observed import note_last_sign
 from milepost.runner.requeue import after_stop, remaining_s, requeue_job
 from milepost.runner.signals import SignalLoop
@@ -113,7 +111,7 @@ def _take_lease(
     elif not acquire_when_free(lease, say, pause):
         return None
     if lease.taken_from is not None:
-        ended = end_leftovers(lease.taken_from)
+        ended = end_leftovers(lease.taken_from.token)
         note_last_sign(paths.shard(name), lease.taken_from)
         say(
             f"attempt {lease.taken_from.attempt} ended without a word; "
@@ -121,29 +119,6 @@ def _take_lease(
             + (f" ({ended} of its processes still ran and were ended)" if ended else "")
         )
     return lease
-
-
-def end_leftovers(holder: Holder) -> int:
-    """End processes that a dead attempt left running on this machine; how many there were.
-
-    They are known by the attempt's token in their environment, never by a bare process id.
-    """
-    needle = f"MILEPOST_TOKEN={holder.token}".encode()
-    victims = []
-    for process in psutil.process_iter():
-        try:
-            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if needle in environment.split(b"\0"):
-            victims.append(process)
-    for process in victims:
-        try:
-            process.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(victims, timeout=10)
-    return len(victims)
 
 
 def _run_attempt(
@@ -182,6 +157,7 @@ def _run_attempt(
             try:
                 outcome = _work(attempt)
             finally:
+                _end_own_leftovers(lease, say)
                 sync.close()
             journal.append(ATTEMPT, str(lease.attempt), ENDED, data=outcome.record())
         if outcome.is_complete:
@@ -193,6 +169,12 @@ def _run_attempt(
     finally:
         lease.release(**outcome.record())
     return outcome
+
+
+def _end_own_leftovers(lease: Lease, say: Callable[[str], None]) -> None:
+    ended = end_leftovers(lease.token)
+    if ended:
+        say(f"ended what the work had left running (processes: {ended})")
 
 
 def _work(attempt: Attempt) -> Outcome:
