@@ -276,3 +276,23 @@ def test_the_record_is_json_without_names(tmp_path: Path, monkeypatch: pytest.Mo
         *("n", "time", "uid", "what", "generation", "tier", "manifest"),
         *("container", "code", "milepost", "before"),
     }
+
+
+def test_a_record_costs_the_same_however_long_the_log_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from milepost.checkpoint import audit
+
+    for number in range(30):
+        note(tmp_path, "gold", f"{number:06d}-a0")
+    read: list[Path] = []
+    real = audit._lines
+    monkeypatch.setattr(audit, "_lines", lambda folder: (read.append(folder), real(folder))[1])
+    note(tmp_path, "gold", "000031-a0")
+    assert read == []
+    with (tmp_path / LOG).open("ab") as stream:
+        stream.write(b'{"torn')
+    note(tmp_path, "gold", "000032-a0")
+    assert read == [tmp_path]
+    assert [record["n"] for record in read_audit(tmp_path).records] == list(range(1, 33))
+    assert read_audit(tmp_path).problems == ()

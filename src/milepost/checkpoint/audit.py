@@ -25,6 +25,7 @@ from milepost.durable import new_hasher, read_json, storage_errors, write_json
 from milepost.errors import DataError
 
 LOG, HEAD = "audit.jsonl", "audit.head"
+_LINE_BYTES = 8192
 NOTHING = "blake3:" + "0" * 64
 WITH_CONTENT = ("created", "found", "rekeyed")
 """What is recorded together with the digest of the manifest."""
@@ -128,7 +129,14 @@ def _check_head(folder: Path, digests: list[str]) -> Iterator[str]:
 
 
 def _resume(folder: Path) -> tuple[int, str]:
-    """Number and digest that the next line follows; a line torn by a crash is cut."""
+    """Number and digest that the next line follows; a line torn by a crash is cut.
+
+    A log that ends as its head says is not read any further: a commit costs the same however long
+    the log is.
+    """
+    known = _head(folder)
+    if known is not None and digest_of(_end_of(folder)) == known["digest"]:
+        return known["n"], known["digest"]
     lines, whole_bytes = _lines(folder)
     path = folder / LOG
     if path.exists() and path.stat().st_size > whole_bytes:
@@ -137,6 +145,17 @@ def _resume(folder: Path) -> tuple[int, str]:
     if head is not None and head["n"] > len(lines):
         return head["n"], head["digest"]
     return len(lines), digest_of(lines[-1]) if lines else NOTHING
+
+
+def _end_of(folder: Path) -> bytes:
+    """The last line, if it is whole and not longer than any that is written here."""
+    try:
+        with (folder / LOG).open("rb") as stream:
+            stream.seek(max(stream.seek(0, os.SEEK_END) - _LINE_BYTES, 0))
+            data = stream.read()
+    except FileNotFoundError:
+        return b""
+    return data[:-1].rpartition(b"\n")[2] if data.endswith(b"\n") else b""
 
 
 def _lines(folder: Path) -> tuple[list[bytes], int]:
