@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from helpers.slurm_answers import Recorded
 from milepost.config.spec import PlannerSpec, Resources, RunSpec, SlurmSpec, WorkSpec
 from milepost.durable import write_json
-from milepost.errors import ConfigError
+from milepost.errors import ConfigError, Refused
+from milepost.launch.cluster import check_cluster
 from milepost.launch.placing import place_shards, shard_size, used_records
 from milepost.launch.request import placed_spec, request, request_of
 from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths
 from milepost.placement import plan_of_shard, record_of_shard
 from milepost.shardtable import FIRST_HEADER, read_places, read_shard, read_shards, write_shards
+from milepost.slurm.command import replaced_by
 
 A, B = ("a", "on-demand"), ("b, large", "interruptible")
 SPEC = RunSpec(
@@ -157,3 +160,36 @@ class TestRequest:
         assert plan_of_shard(paths, "0001")["interval_s"] == 300.0
         write_json(paths.plan, {"interval_s": 1.0, "placement": [steady | {"walltime_s": 60}]})
         assert request_of(SPEC, paths, "0001", None).runtime_s == 60
+
+
+class TestCluster:
+    ANSWERS: ClassVar[dict[str, str]] = {
+        "sbatch --test-only": "sbatch: Job 5 to start at 2026-03-01T10:00:00 using 1 processors",
+        "scontrol show partition": "",
+        "scontrol show node": "",
+        "scontrol show config": "MaxArraySize = 1001\nMaxJobCount = 10000\n",
+        "sacctmgr -n -P -r show assoc": "physics|||150||low|\n",
+        "sacctmgr -n -P -r show qos": "low|90|||\n",
+    }
+
+    def asked(self, shards: int, in_all: int) -> list[tuple[str, ...]]:
+        """What Slurm was asked about so many shards of a place."""
+        recorded = Recorded(dict(self.ANSWERS))
+        spec = placed_spec(SPEC, TestRequest.RECORD)
+        wanted = request(spec, None, (), record=TestRequest.RECORD)
+        with replaced_by(recorded):
+            check_cluster(spec, wanted, shards, None, print, in_all=in_all)
+        return [argv for argv in recorded.asked if argv[0] == "sbatch"]
+
+    def test_each_place_is_asked_about_with_its_own_request(self) -> None:
+        (argv,) = self.asked(10, 20)
+        for word in ("--partition=spot", "--qos=low", "--account=physics", "--gpus=l40s:1"):
+            assert word in argv
+        assert "--time=15" in argv
+
+    def test_limits_of_the_account_count_all_places_those_of_a_qos_its_own(self) -> None:
+        self.asked(80, 140)
+        with pytest.raises(Refused, match="association physics"):
+            self.asked(80, 160)
+        with pytest.raises(Refused, match="QOS low"):
+            self.asked(95, 140)

@@ -16,11 +16,18 @@ from milepost.slurm.request import over_submit, shown, test_only
 
 
 def check_cluster(
-    spec: RunSpec, wanted: Request, shards: int, jobs: int | None, say: Callable[[str], None]
+    spec: RunSpec,
+    wanted: Request,
+    shards: int,
+    jobs: int | None,
+    say: Callable[[str], None],
+    *,
+    in_all: int | None = None,
 ) -> None:
     """Raise Refused when the shards of a run cannot be submitted or would wait for ever.
 
-    `jobs` is how many of them are in the queue at most at a time, None for all at once.
+    `jobs` is how many of them are in the queue at most at a time, None for all at once. Where the
+    shards are those of one place, `in_all` counts those of all places.
     """
     request = {
         "account": spec.slurm.account,
@@ -40,16 +47,13 @@ def check_cluster(
     cluster = cluster_limits()
     _say_array_size(cluster, shards, say)
     limits = submit_limits() or []
-    at_once = min(shards, shards if jobs is None else jobs)
-    binds = over_submit(
-        at_once,
-        cluster,
-        limits,
-        account=spec.slurm.account or "",
-        qos=spec.slurm.qos or _default_qos(limits, spec.slurm.account),
-    )
-    if binds:
-        raise _refused(binds, f"{shards} shards")
+    account = spec.slurm.account or ""
+    qos = spec.slurm.qos or _default_qos(limits, spec.slurm.account)
+    for number, names in ((in_all or shards, (account, "")), (shards, ("", qos))):
+        at_once = min(number, number if jobs is None else jobs)
+        binds = over_submit(at_once, cluster, limits, account=names[0], qos=names[1])
+        if binds:
+            raise _refused(binds, f"{number} shards")
 
 
 def _gpus(number: int, model: str | None) -> int | str | None:

@@ -67,7 +67,7 @@ def submit(
             spec = placed_spec(contract.spec, record)
             shards = plan["shard_count"] if record is None else record["shards"]
             wanted = request(spec, smoke, (), record=record)
-            check_cluster(spec, wanted, shards, jobs, say)
+            check_cluster(spec, wanted, shards, jobs, say, in_all=plan["shard_count"])
     lease = Lease(paths.work / "submit")
     acquire_when_free(lease, say)
     try:
