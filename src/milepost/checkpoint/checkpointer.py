@@ -153,6 +153,7 @@ class Checkpointer:
         another container, GPU profile, code or decomposition; DataError when nothing is intact.
         """
         committer = self._open()
+        committer.settle()
         saved = self._session.restore()
         if saved is not None:
             committer.know(saved.known, saved.generation)

@@ -209,6 +209,8 @@ class Committer:
             return
         done(committed, None)
         try:
+            if self._ranks.rank == 0:
+                self._store.note("created", committed.generation)
             self._after(committed)
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             done(None, error)

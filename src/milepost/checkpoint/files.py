@@ -73,7 +73,7 @@ def commit_files(
             control=control,
             metrics=Metrics(None, round(time.monotonic() - start, 6), size, size),
         )
-        draft.commit(manifest, fence)
+        store.note("created", draft.commit(manifest, fence))
     except BaseException:
         draft.abandon()
         raise

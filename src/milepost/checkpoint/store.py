@@ -55,7 +55,8 @@ class Draft:
     def commit(self, manifest: Manifest, fence: Callable[[], None] = lambda: None) -> str:
         """Make this draft a generation; its data files must be durable already.
 
-        `fence` is called right before the rename and raises if this writer was superseded.
+        `fence` is called right before the rename and raises if this writer was superseded. The
+        audit log is the caller's to write: a generation that it does not know counts as found.
         """
         hook = self.store.hook
         hook("data-durable")
@@ -72,7 +73,6 @@ class Draft:
             hook("renamed")
             fsync_directory(self.store.folder)
         hook("committed")
-        self.store.note("created", self.name)
         return self.name
 
     def abandon(self) -> None:
