@@ -33,7 +33,7 @@ def prepare(root: Path, **planner: Any) -> RunPaths:
     paths = RunPaths("sweep", root)
     table = root / "config" / "tasks.csv"
     table.parent.mkdir(parents=True)
-    table.write_text("C\n" + "".join(f"{i}\n" for i in range(40)))
+    table.write_text("C,work\n" + "".join(f"{i},{2 + 4 * (i >= 20)}\n" for i in range(40)))
     (root / "fit.py").write_text("print(1)\n")
     block = {
         "work": {"kind": "batch", "tasks": "config/tasks.csv", "command": "python fit.py {C}"},
@@ -226,3 +226,24 @@ def test_a_profile_file_that_vanished_is_named(tmp_path: Path) -> None:
     done = plan(paths)
     assert isinstance(done.exception, ConfigError)
     assert "profiles.yaml" in str(done.exception)
+
+
+def test_a_column_tells_the_work_of_each_row(tmp_path: Path) -> None:
+    """The slice has two rows of 2 and two of 6: a row of 4 takes the 2 s that were measured."""
+    paths = prepare(tmp_path, size="work")
+    found = json.loads(plan(paths, "--json").output)
+    assert found["size_unit"] == 4.0
+    per_shard = found["tasks_per_shard"]
+    sizes = [(2.0 if row < 20 else 6.0) / 4.0 for row in range(40)]
+    shards = [sum(sizes[at : at + per_shard]) for at in range(0, 40, per_shard)]
+    assert [one["size"] for one in found["classes"]] == sorted(set(shards))
+    assert sum(one["shards"] for one in found["classes"]) == found["shard_count"]
+    assert found["overhead"]["useful_s"] == pytest.approx(40 * 2.0 / 2)  # two at a time
+    table = paths.root / "config" / "tasks.csv"
+    table.write_text(table.read_text().replace("39,6", "39,none"))
+    assert "'none' in line 41" in str(plan(paths).exception)
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'wrok' is no column of the table; did you mean work"):
+        prepare(tmp_path, size="wrok")
