@@ -230,6 +230,45 @@ def test_killed_before_the_first_checkpoint_all_is_lost(tmp_path: Path) -> None:
     assert account["observed"]["lost_s"] == pytest.approx(whole, abs=0.05)
 
 
+TOLD = textwrap.dedent(
+    """
+    import os, pathlib, signal, sys, time
+    import numpy as np
+    from milepost import Checkpointer
+
+    state = lambda: ({"x": np.zeros(1000)}, {})
+    try:
+        with Checkpointer.from_env() as ck:
+            saved = ck.restore()
+            for step in range(0 if saved is None else saved.step + 1, 10_000):
+                if saved is None and step == 20:
+                    os.kill(os.getppid(), signal.SIGTERM)  # the runner is told to go, and tells us
+                if saved is not None and step == saved.step + 5:
+                    ck.finish()
+                    break
+                time.sleep(0.01)
+                ck.step(step, state)
+                if ck.stopping:
+                    break
+    except SystemExit:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)  # as Slurm does: it tells every process, twice
+    pathlib.Path(sys.argv[1], "walk.json").write_text("{}")
+    """
+)
+
+
+def test_an_end_by_a_second_signal_after_the_last_checkpoint_loses_nothing(tmp_path: Path) -> None:
+    project = prepared(tmp_path, 0, mtbf_h=MTBF_H)
+    project.write("walk.py", TOLD)
+    project.launch("walk")
+    assert project.milepost("shard", "walk", "0001").returncode == 75
+    ok(project.milepost("shard", "walk", "0001"))
+    first, second = attempts(project)
+    assert (first["stop"], first["is_saved"]) == ("signal TERM", True)
+    assert second["restored"]["lost_s"] == 0.0
+
+
 @pytest.fixture
 def attempt(tmp_path: Path) -> Iterator[Attempt]:
     """The first attempt of one of two shards, in this process."""

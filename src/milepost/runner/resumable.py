@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from milepost.apps.adapter import Adapter, load_adapter
 from milepost.checkpoint.store import CheckpointStore
+from milepost.clock import epoch
 from milepost.config.command import CommandTemplate
 from milepost.durable import read_json
 from milepost.errors import RESUMABLE, DataError
@@ -66,6 +67,7 @@ class Resumable:
         self._blocked_s: list[float] = []
         self._costs = [row.data for row in attempt.journal.state.checkpoints]
         self._pacing = Pacing(attempt, self._folder, self._costs)
+        self._rule = self._stop_rule()
 
     def run(self) -> Outcome:
         """Run the application once, to its end or to a stop."""
@@ -120,7 +122,7 @@ class Resumable:
             env,
             attempt.paths.log(attempt.number),
             attempt.loop,
-            self._stop_rule(),
+            self._rule,
             self._look,
         )
 
@@ -221,7 +223,7 @@ class Resumable:
             finish_member(self._attempt, outcome, ended.oom_kills)
         elif ended.stop is not None:
             outcome.stop = ended.stop
-            outcome.is_saved = ended.exit_code == RESUMABLE
+            outcome.is_saved = ended.exit_code == RESUMABLE or self._is_saved_since_told()
         elif ended.exit_code == RESUMABLE:
             outcome.stop, outcome.is_saved = "walltime", True
         else:
@@ -229,6 +231,17 @@ class Resumable:
         if outcome.stop in WALLTIME_STOPS and not has_progress:
             outcome.stop = None
             self._record_failure(ended, time_limit_finding(self._attempt))
+
+    def _is_saved_since_told(self) -> bool:
+        """Was a checkpoint committed after the application was told to stop?
+
+        It may all the same not get as far as its own 75: Slurm tells it twice, and a second TERM
+        ends a process that is on its way out.
+        """
+        told = self._attempt.loop.stopped_at or self._rule.soft
+        told_s = time.time() - (time.monotonic() - told)
+        newest = self._costs[-1].get("created") if self._costs else None
+        return newest is not None and epoch(newest) >= told_s
 
     def _record_failure(self, ended: Ended, finding: Finding) -> None:
         if finding.failure_class is FailureClass.NONE:
