@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
+from helpers.project import Project, ok
 from helpers.s3_server import S3Server, running_server
 from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.crypt import WrongKey, load_key
@@ -247,3 +248,59 @@ def test_the_rate_is_kept_within_5_percent_over_http(place: str, tmp_path: Path)
         if reached[-1] > 0.95:
             break
     assert max(reached) > 0.95, reached
+
+
+WALK = textwrap.dedent(
+    """
+    import json, os, pathlib, signal, sys
+    import numpy as np
+    from milepost import Checkpointer
+
+    with Checkpointer.from_env() as ck:
+        saved = ck.restore()
+        if saved is None:
+            for step in range(3):
+                ck.save(step, {"x": np.full(1000, step)}, {})
+                ck.wait()
+            ck._committer.settle()
+            assert ck._session._uploader.wait(30)
+            os.kill(os.getpid(), signal.SIGKILL)
+        ck.finish()
+    found = {"step": saved.step, "tier": saved.tier, "x": int(saved.arrays["x"][0])}
+    pathlib.Path(sys.argv[1], "walk.json").write_text(json.dumps(found))
+    """
+)
+
+
+def test_a_run_whose_scratch_goes_with_its_node_goes_on_from_s3(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    bucket = s3_server.new_bucket()
+    project = Project(tmp_path)
+    project.tiers = {"scratch": "disk", "warm": f"{bucket}/runs"}
+    project.table("walk", [{"seed": 1}])
+    project.write("walk.py", WALK)
+    work = {"kind": "resumable", "members": "config/walk.csv"}
+    project.run(
+        "walk",
+        work=work | {"command": "python walk.py {out} {seed}"},
+        artifacts=[{"path": "walk.json", "check": "json"}],
+        retry={"limit": 0},
+    )
+    project.launch("walk")
+    assert project.milepost("shard", "walk", "0001").returncode not in (0, 75)
+    shutil.rmtree(tmp_path / "disk")
+    ok(project.milepost("shard", "walk", "0001"))
+    found = project.json("results/walk/artifacts/0001/walk.json")
+    assert found == {"step": 2, "tier": "warm", "x": 2}
+    assert project.json("work/walk/shards/0001/attempts/2.json")["restored"]["tier"] == "warm"
+    shutil.rmtree(tmp_path / "disk")
+    ok(project.milepost("upload", "walk", "0001"))
+    proved = project.json("results/walk/shards/0001/upload.json")
+    assert proved["verified"] and proved["generation"].startswith("000003")
+    for file in proved["files"]:
+        bucket_name, _, key = file["url"].removeprefix("s3://").partition("/")
+        head = s3_server.client().head_object(Bucket=bucket_name, Key=key)
+        assert head["ContentLength"] == file["bytes"]
+    metrics = (tmp_path / "work/walk/metrics/0001.prom").read_text()
+    assert "milepost_upload_queue_generations" in metrics

@@ -93,6 +93,7 @@ class Uploader:
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="milepost-upload", daemon=True)
         self._thread.start()
+        self._report()
 
     @property
     def sent(self) -> dict[str, list[FileProof]]:
