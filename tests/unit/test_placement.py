@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,12 +14,17 @@ from helpers.slurm_answers import Recorded
 from milepost.config.spec import PlannerSpec, Resources, RunSpec, SlurmSpec, WorkSpec
 from milepost.durable import write_json
 from milepost.errors import ConfigError, Refused
+from milepost.journal import JournalWriter
 from milepost.launch.cluster import check_cluster
 from milepost.launch.placing import place_shards, shard_size, used_records
 from milepost.launch.request import placed_spec, request, request_of
+from milepost.lease import Lease
 from milepost.model import Shard, Task, WorkKind
 from milepost.paths import RunPaths
 from milepost.placement import plan_of_shard, record_of_shard
+from milepost.runner.attempt import Attempt
+from milepost.runner.signals import SignalLoop
+from milepost.runner.sync import GroupSync
 from milepost.shardtable import FIRST_HEADER, read_places, read_shard, read_shards, write_shards
 from milepost.slurm.command import replaced_by
 
@@ -193,3 +199,49 @@ class TestCluster:
             self.asked(80, 160)
         with pytest.raises(Refused, match="QOS low"):
             self.asked(95, 140)
+
+
+class TestEnvironment:
+    @pytest.fixture
+    def attempt(self, tmp_path: Path) -> Iterator[Attempt]:
+        """An attempt at a shard that the plan placed on profile a."""
+        paths = RunPaths("sweep", tmp_path)
+        shard = replace(shards(1)[0], profile="a", mode="on-demand")
+        lease = Lease(paths.shard(shard.name).live)
+        lease.acquire()
+        with JournalWriter(paths.shard(shard.name).journal, 1) as journal:
+            sync = GroupSync(journal)
+            yield Attempt(
+                spec=SPEC,
+                contract_digest="sha256:aa",
+                run=paths,
+                shard=shard,
+                paths=paths.shard(shard.name),
+                lease=lease,
+                journal=journal,
+                sync=sync,
+                loop=SignalLoop(),
+                deadline=None,
+                is_automatic=False,
+                drill=False,
+                say=print,
+            )
+            sync.close()
+        lease.release()
+
+    def test_checkpoints_are_bound_to_the_profile(
+        self, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("MILEPOST_GPU_PROFILE", raising=False)
+        assert attempt.environment()["MILEPOST_GPU_PROFILE"] == "a"
+        attempt.shard = replace(attempt.shard, profile=None)
+        assert "MILEPOST_GPU_PROFILE" not in attempt.environment()
+
+    def test_what_the_user_says_the_gpu_is_stands(
+        self, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MILEPOST_GPU_PROFILE", "h100")
+        assert "MILEPOST_GPU_PROFILE" not in attempt.environment()
+        monkeypatch.delenv("MILEPOST_GPU_PROFILE")
+        attempt.spec = replace(SPEC, resources=Resources(gpus=0))
+        assert "MILEPOST_GPU_PROFILE" not in attempt.environment()

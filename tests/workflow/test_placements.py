@@ -105,5 +105,7 @@ def test_it_runs_to_its_end_under_the_local_profile_and_the_closeout_knows(
         price = 1.0 if profile == "a" else 0.25
         observed = accounts[shard]["observed"]
         assert observed["cost"] == pytest.approx(observed["core_h"] * price)
+    page = (launched.root / "results/sq/closeout/report.html").read_text()
+    assert "2 on a, on-demand; 2 on b, interruptible" in page
     total = sum(one["observed"]["cost"] for one in accounts.values())
     assert record["account"]["cost"] == pytest.approx(total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from milepost.evidence.words import core_hours, duration, plural
 
 if TYPE_CHECKING:
     from milepost.evidence.closing import Closing
+    from milepost.evidence.types import RunEvidence
 
 Context = dict[str, Any]
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -237,6 +239,17 @@ def _contract(closing: Closing) -> list[tuple[str, str]]:
                 f"{duration(interval)}, {plan.get('interval_source', 'planned')}",
             )
         )
-    if plan.get("mode"):
+    if run.places:
+        rows.append(("places", places(run)))
+    elif plan.get("mode"):
         rows.append(("mode", plan["mode"]))
     return rows
+
+
+def places(run: RunEvidence) -> str:
+    """How many shards are in each place."""
+    counts = Counter(run.places.values())
+    return "; ".join(
+        f"{count} on {profile or 'this machine'}, {mode}"
+        for (profile, mode), count in counts.items()
+    )

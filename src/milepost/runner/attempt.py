@@ -20,6 +20,7 @@ from milepost.runner.oom import KILLED, killed_finding, oom_finding
 from milepost.runner.signals import SignalLoop
 from milepost.runner.sync import GroupSync
 
+GPU_PROFILE = "MILEPOST_GPU_PROFILE"
 TERM_GRACE_S = 2.0
 """Between TERM and KILL for what runs when its time is over."""
 
@@ -125,6 +126,7 @@ class Attempt:
     def environment(self) -> dict[str, str]:
         """Variables that every process of this attempt gets."""
         return {
+            **self._gpu_profile(),
             **self.spec.work.environment,
             "MILEPOST_RUN": self.spec.name,
             "MILEPOST_SHARD": self.shard.name,
@@ -133,6 +135,13 @@ class Attempt:
             "MILEPOST_LEASE": str(self.lease.path.absolute()),
             "MILEPOST_CODE": self.contract_digest,
         }
+
+    def _gpu_profile(self) -> dict[str, str]:
+        """The plan's profile as the type of GPU, unless the user says what it is."""
+        profile = self.shard.profile
+        if profile is None or not self.spec.resources.gpus or GPU_PROFILE in os.environ:
+            return {}
+        return {GPU_PROFILE: profile}
 
     def remaining_s(self) -> float:
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()
