@@ -234,8 +234,8 @@ class TestEnvironment:
     ) -> None:
         monkeypatch.delenv("MILEPOST_GPU_PROFILE", raising=False)
         assert attempt.environment()["MILEPOST_GPU_PROFILE"] == "a"
-        attempt.shard = replace(attempt.shard, profile=None)
-        assert "MILEPOST_GPU_PROFILE" not in attempt.environment()
+        nowhere = replace(attempt, shard=replace(attempt.shard, profile=None))
+        assert "MILEPOST_GPU_PROFILE" not in nowhere.environment()
 
     def test_what_the_user_says_the_gpu_is_stands(
         self, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
@@ -243,5 +243,5 @@ class TestEnvironment:
         monkeypatch.setenv("MILEPOST_GPU_PROFILE", "h100")
         assert "MILEPOST_GPU_PROFILE" not in attempt.environment()
         monkeypatch.delenv("MILEPOST_GPU_PROFILE")
-        attempt.spec = replace(SPEC, resources=Resources(gpus=0))
-        assert "MILEPOST_GPU_PROFILE" not in attempt.environment()
+        without = replace(attempt, spec=replace(SPEC, resources=Resources(gpus=0)))
+        assert "MILEPOST_GPU_PROFILE" not in without.environment()
