@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from milepost.checkpoint.checkpointer import Checkpointer
-from milepost.checkpoint.crypt import WrongKey, load_key
+from milepost.checkpoint.crypt import Tampered, WrongKey, load_key
 from milepost.checkpoint.manifest import MANIFEST, OK
 from milepost.checkpoint.store import CheckpointStore
 from milepost.checkpoint.verify import verify_generation
@@ -261,7 +261,10 @@ def test_wrong_key_tampering_and_damage_are_told_apart(tmp_path: Path) -> None:
     flip(path, 4096 + 20)
     with pytest.raises(DataError, match="block 0 is damaged") as damaged:
         Checkpointer(folder, encrypt=right).restore()
+    assert type(damaged.value) is DataError
     assert "authentic" not in str(damaged.value), "nobody is accused of a bad disk"
+    (damage,) = verify_generation(CheckpointStore(folder), "000001-a0", key=load_key(right))
+    assert "block 0 is damaged" in damage.what
     # An attacker who mends every digest but has no key: the tail, its digest in the last bytes.
     data = bytearray(good)
     start = int.from_bytes(data[-72:-64], "little")
@@ -269,7 +272,7 @@ def test_wrong_key_tampering_and_damage_are_told_apart(tmp_path: Path) -> None:
     data[start + 5] ^= 1
     data[-48:-16] = block_digest(bytes(data[start : start + size]))
     path.write_bytes(data)
-    with pytest.raises(DataError, match="not authentic"):
+    with pytest.raises(Tampered, match="not authentic"):
         Checkpointer(folder, encrypt=right).restore()
     key = load_key(right)
     assert verify_generation(CheckpointStore(folder), "000001-a0", key=key)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from milepost.checkpoint.crypt import UserKey
+from milepost.checkpoint.crypt import Tampered, UserKey
 from milepost.checkpoint.known import Known, known_here, known_there
 from milepost.checkpoint.legal import Wanted, check_legal
 from milepost.checkpoint.manifest import Manifest, commit_order
@@ -53,8 +53,9 @@ def find_generation(
 
     `use` reads it and raises DataError when it is damaged. Damage is never repaired and never
     hidden: it is reported and an older generation is taken. None when there is no generation at
-    all. Errors: StorageError when there is no room for one of another tier here; Refused when the newest intact one is not legal; DataError when there are
-    generations but none can be used.
+    all. Errors: StorageError when there is no room for one of another tier here; Refused when the
+    newest intact one is not legal; DataError when there are generations but none can be used, and
+    Tampered when one of them was changed by somebody without the key.
     """
     search = _Search(store, wanted, remotes)
     names = search.names()
@@ -68,7 +69,8 @@ def find_generation(
     if not names and not search.damages:
         search.report_all_lost()
         return None
-    raise DataError(
+    kind = Tampered if search.is_tampered else DataError
+    raise kind(
         "no generation can be restored:\n  " + "\n  ".join(search.damages),
         where=store.folder,
         fix="`milepost ckpt verify` shows the damage; to start afresh, move the folder away",
@@ -93,6 +95,7 @@ class _Search:
         self.store, self.wanted = store, wanted
         self.remotes = {remote.label: remote for remote in remotes}
         self.damages: list[str] = []
+        self.is_tampered = False
         self._here = store.names()
         self._there = {label: self._list(remote) for label, remote in self.remotes.items()}
         self._counts = store.restore_counts()
@@ -135,6 +138,7 @@ class _Search:
             self.damages.append(f"{tier}: {name}: {error}")
             return None
         except (MilepostError, OSError) as error:
+            self.is_tampered |= isinstance(error, Tampered)
             self.damages.append(f"{tier}: {name}: {error}")
             return None
 
