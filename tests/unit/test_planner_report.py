@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.browser import Browser
 from milepost.config.spec import PlannerSpec, Resources, RunSpec, ShardsSpec, WorkSpec
 from milepost.model import WorkKind
+from milepost.planner.axes import Linear, LogSeconds
 from milepost.planner.chart import draw
 from milepost.planner.chart_cost import draw_cost
 from milepost.planner.make import make_plan
@@ -317,3 +320,19 @@ class TestDrawings:
         files["profiles"]['<b title="x">'] = files["profiles"].pop("gpu-24gb")
         text = report_html(make_plan(FLOW, SMOKE, 24, [], files))
         assert "<b title" not in text and "&lt;b title=" in text
+
+
+@given(last=st.floats(1e-6, 1e9), first=st.sampled_from([0.0, -1.0]))
+def test_an_axis_has_three_to_seven_round_ticks(last: float, first: float) -> None:
+    axis = Linear(first * last, last)
+    ticks = axis.ticks()
+    assert 3 <= len(ticks) <= 7
+    assert all(-1e-9 <= axis.share(tick) <= 1.0 + 1e-9 for tick in ticks)
+
+
+@given(first=st.floats(1e-2, 1e4), factor=st.floats(64.0, 1e6))
+def test_a_logarithmic_axis_has_ticks_in_order(first: float, factor: float) -> None:
+    axis = LogSeconds(first, first * factor)
+    ticks = axis.ticks()
+    assert len(ticks) >= 1 and ticks == sorted(ticks)
+    assert not set(ticks) & set(axis.small_ticks())

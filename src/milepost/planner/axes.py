@@ -35,10 +35,10 @@ class Linear:
         return (value - self.first) / (self.last - self.first)
 
     def ticks(self) -> list[float]:
-        """Three to six round values."""
-        raw = (self.last - self.first) / 4.0
+        """Three to seven round values."""
+        raw = (self.last - self.first) / 6.0
         size = 10.0 ** math.floor(math.log10(raw))
-        step = next(size * k for k in (1.0, 2.0, 5.0, 10.0) if size * k >= raw)
+        step = next(size * k for k in (1.0, 2.0, 2.5, 5.0, 10.0) if size * k >= raw * (1 - 1e-9))
         begin = math.ceil(self.first / step - 1e-9)
         return [k * step for k in range(begin, math.floor(self.last / step + 1e-9) + 1)]
 
