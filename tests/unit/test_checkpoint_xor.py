@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from milepost.checkpoint import codec
-from milepost.checkpoint.base import MAX_DEPTH
+from milepost.checkpoint.base import MAX_DEPTH, Base
 from milepost.checkpoint.checkpointer import Checkpointer
 from milepost.checkpoint.committer import MAX_BASES
 from milepost.checkpoint.crypt import load_key
 from milepost.checkpoint.decode import read_info
 from milepost.checkpoint.diff import diff_generations
 from milepost.checkpoint.export import export_generation
+from milepost.checkpoint.layout import plan_layout
 from milepost.checkpoint.prune import prune
 from milepost.checkpoint.rekey import rekey
 from milepost.checkpoint.retention import Retention
@@ -150,6 +151,24 @@ def test_nothing_is_built_on_a_damaged_base(tmp_path: Path) -> None:
     index = read_info(store.path(store.generations()[0]) / "rank_0.bin").index
     assert int(index["codec"][0]) >> DEPTH_SHIFT == 0
     assert set((index["codec"][1:] >> DEPTH_SHIFT).tolist()) == {1}
+
+
+def test_a_base_under_another_key_is_not_used(tmp_path: Path) -> None:
+    saved_atoms(tmp_path, 2, encrypt=SECRET)
+    store = CheckpointStore(tmp_path)
+    newest = store.generations()[0]
+    block = plan_layout({"x": atoms(), "fixed": np.zeros(200_000)}).blocks[-1]
+
+    def path_of(name: str) -> Path:
+        return store.path(name) / "rank_0.bin"
+
+    with Base(newest, path_of, load_key(SECRET)) as base:
+        found = base.at(block)
+        assert found is not None
+        assert base.read(found) is not None
+    for other in (load_key({"key_env": "NEW_KEY"}), None):
+        with Base(newest, path_of, other) as base:
+            assert base.at(block) is None
 
 
 def test_a_restart_goes_on_with_the_restored_state_as_base(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from milepost.checkpoint.layout import Block
 from milepost.checkpoint.stored import DEPTH_SHIFT
 from milepost.errors import DataError
 
+_UNUSABLE = (DataError, WrongKey, OSError)
+"""Damaged, gone, under another key (or the recipient alone is here), or on a bad sector: a block is
+stored without it then; verification is where damage is reported."""
 MAX_DEPTH = 3
 """A restore reads a block and all that it was XORed with: at most so many more."""
 
@@ -50,12 +53,11 @@ class Base:
             self._rows = {place: n for n, place in enumerate(places)}
 
     def _open(self, generation: str) -> DataFile | None:
-        """None when the base is gone, damaged, or, with a recipient alone, cannot be read: then
-        there is nothing to XOR with."""
+        """None when the base cannot be used: then there is nothing to XOR with."""
         try:
             file = self._files.of(generation)
             return file if file.sources[0] == generation else None
-        except (DataError, WrongKey):
+        except _UNUSABLE:
             return None
 
     def __enter__(self) -> Self:
@@ -78,10 +80,10 @@ class Base:
         return BaseBlock(n, generation, int(row["number"]), (generation, *needs), depth)
 
     def read(self, block: BaseBlock) -> memoryview | None:
-        """Its plain bytes, checked; None when they are damaged: nothing may be built on them."""
+        """Its plain bytes, checked; None when they cannot be had: nothing may be built on them."""
         assert self._file is not None
         try:
             row = self._file.index[block.row]
             return memoryview(self._files.plain(self._file, row, block.row))
-        except (DataError, WrongKey):
+        except _UNUSABLE:
             return None
