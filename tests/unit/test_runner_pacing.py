@@ -123,7 +123,8 @@ def run_to_the_end(project: Project, deaths: int) -> None:
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Killed three times, then finished and closed out."""
-    project = prepared(tmp_path_factory.mktemp("walk"), 3, mtbf_h=MTBF_H)
+    root = tmp_path_factory.mktemp("walk")
+    project = prepared(root, 3, mtbf_h=MTBF_H, mode="interruptible")
     run_to_the_end(project, 3)
     project.milepost("closeout", "walk")
     return project
@@ -136,6 +137,13 @@ def test_the_first_attempt_uses_the_plan(walked: Project) -> None:
     assert first["source"] == plan["interval_source"]
     assert first["mtbf_s"] == pytest.approx(MTBF_H * 3600, rel=1e-3)
     assert (first["interruptions"], first["exposure_s"]) == (0, pytest.approx(0.0, abs=60.0))
+
+
+def test_it_stays_within_the_bounds_of_the_contract(walked: Project) -> None:
+    """The smoke test's 5 s would make it 268 s; interruptible mode allows 120."""
+    planned = [one["planned"] for one in attempts(walked)]
+    assert planned[0]["interval_s"] == 120.0
+    assert all(0 < one["interval_s"] <= one["most_s"] == 120.0 for one in planned)
 
 
 def test_each_interruption_makes_the_next_interval_shorter(walked: Project) -> None:
