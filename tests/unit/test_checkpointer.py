@@ -376,3 +376,16 @@ def test_prepared_memory_holds_the_first_save(tmp_path: Path) -> None:
         saved = ck.restore() if ck.wait() else None
     assert saved is not None
     assert np.array_equal(saved.arrays["x"], x)
+
+
+def test_the_first_save_does_not_wait_for_a_part_of_numpy_it_has_no_use_for(tmp_path: Path) -> None:
+    script = (
+        "import sys, numpy as np\n"
+        "from milepost import Checkpointer\n"
+        "with Checkpointer(sys.argv[1], interval_s=1e9) as ck:\n"
+        "    ck.save(0, {'x': np.zeros(9)})\n"
+        "print('numpy.ma' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "ckpt")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"

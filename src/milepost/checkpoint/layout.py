@@ -8,6 +8,7 @@ one array's size leaves the blocks of the others as they were.
 from __future__ import annotations
 
 import bisect
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +126,9 @@ def places_from_json(value: Any, image_bytes: int) -> tuple[ArrayPlace, ...]:
 
 
 def _check(name: str, array: np.ndarray[Any, Any]) -> None:
-    if isinstance(array, np.ma.MaskedArray):
+    # numpy loads this part when it is first asked for, which would take longer than a save
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(array, masked.MaskedArray):
         raise DataError(
             f"array {name!r} is masked, and its mask would be lost",
             fix="save its data and its mask as two arrays",
