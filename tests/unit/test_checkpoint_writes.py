@@ -189,8 +189,8 @@ def test_memory_is_made_once_and_bounded(
     made: list[Image] = []
     real = Image.__init__
 
-    def init(self: Image, capacity_bytes: int) -> None:
-        real(self, capacity_bytes)
+    def init(self: Image, capacity_bytes: int, **options: bool) -> None:
+        real(self, capacity_bytes, **options)
         made.append(self)
 
     monkeypatch.setattr(Image, "__init__", init)
@@ -214,19 +214,36 @@ def test_memory_is_made_once_and_bounded(
     assert beside <= 3 * IO_BYTES + reading, "the writer's buffers, and those of verification"
 
 
+def in_a_child(check: Callable[[], bool]) -> bool:
+    """What `check` says in a forked child."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if check() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_staging_memory_is_not_copied_for_a_child() -> None:
+    image = Image(3 * MIB)
+    image.bytes[:] = 7
+    assert in_a_child(lambda: not image.bytes.any())
+    assert image.bytes.all()
+
+
 def test_restored_memory_is_not_shared_with_a_child(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as ck:
-        ck.save(0, {"x": np.zeros(MIB)})
+        ck.save(0, {"x": np.ones(MIB)})
         ck.wait()
         saved = ck.restore()
     assert saved is not None
     x = saved.arrays["x"]
-    child = os.fork()
-    if child == 0:
-        x[:] = 1
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert not x.any()
+
+    def change() -> bool:
+        was = bool((x == 1).all())
+        x[:] = 2
+        return was
+
+    assert in_a_child(change)
+    assert (x == 1).all()
 
 
 def test_a_short_write_says_nothing_about_a_disk() -> None:

@@ -56,7 +56,7 @@ def read_data_file(
             _check_frame(file, digest)
         info = file.tail.info
         places = places_from_json(info["arrays"], info["image_bytes"])
-        image = Image(info["image_bytes"])
+        image = Image(info["image_bytes"], is_inherited=True)
         _fill(image, file, files)
     return Decoded({place.name: _own(image, place) for place in places}, info, file.index)
 

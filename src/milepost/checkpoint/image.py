@@ -17,20 +17,31 @@ from milepost.checkpoint.layout import PAGE_BYTES, ArrayPlace, Layout
 
 _LEAST_TOLD_BYTES = 32 << 20
 _HUGE_BYTES = 2 << 20
+_HUGEPAGE, _WIPEONFORK = 14, 18
+"""MADV_… of Linux, which Python does not name everywhere."""
 
 
 class Image:
-    """Anonymous page-aligned memory that holds arrays at the places of a layout."""
+    """Anonymous page-aligned memory that holds arrays at the places of a layout.
 
-    def __init__(self, capacity_bytes: int) -> None:
+    A forked child gets a copy when `is_inherited`, else zeros: then the parent, which goes on to
+    write, need not give the child the old pages.
+    """
+
+    def __init__(self, capacity_bytes: int, *, is_inherited: bool = False) -> None:
         self.capacity_bytes = max(-(-capacity_bytes // PAGE_BYTES), 1) * PAGE_BYTES
         # Private: a process that forks must not share restored arrays with its children.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._memory = mmap.mmap(-1, self.capacity_bytes, flags=flags)
-        if self.capacity_bytes >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without: small pages do as well
-                self._memory.madvise(mmap.MADV_HUGEPAGE)
+        if self.capacity_bytes >= _HUGE_BYTES:
+            self._advise(_HUGEPAGE)
+        if not is_inherited:
+            self._advise(_WIPEONFORK)
         self.bytes = np.frombuffer(self._memory, dtype=np.uint8)
+
+    def _advise(self, advice: int) -> None:
+        with contextlib.suppress(OSError):  # a kernel without: slower, but not wrong
+            self._memory.madvise(advice)
 
     @property
     def view(self) -> memoryview:
