@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helpers.slurm_answers import Recorded
 from milepost.config.spec import PlannerSpec, Resources, RunSpec, SlurmSpec, WorkSpec
@@ -87,6 +89,30 @@ def test_a_shard_that_began_stays_and_others_follow_the_plan() -> None:
     assert place_shards(again, changed, shard_size(SPEC), begun={"0002"}) == again
     more = place_shards([*again, *shards(*[2] * 6)[4:]], changed, shard_size(SPEC), {"0002"})
     assert where(more)[4:] == ["b, large"] * 2  # beyond the plan's numbers
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(any), min_size=1, max_size=3
+    ),
+    begun=st.sets(st.integers(1, 54)),
+)
+def test_every_shard_has_one_place_and_every_place_its_number(
+    counts: list[tuple[int, int]], begun: set[int]
+) -> None:
+    sizes = tuple(float(size) for size in range(1, len(counts) + 1))
+    wanted = plan(
+        record(A, *(a for a, _ in counts)), record(B, *(b for _, b in counts)), sizes=sizes
+    )
+    table = shards(*(at for at, pair in enumerate(counts, start=1) for _ in range(sum(pair))))
+    found = place_shards(table, wanted, shard_size(SPEC))
+    for size, (a, b) in enumerate(counts, start=1):
+        here = Counter(shard.profile for shard in found if len(shard.tasks) == size)
+        assert (here["a"], here["b, large"]) == (a, b)
+    names = {f"{number:04d}" for number in begun}
+    again = place_shards(found, wanted, shard_size(SPEC), names)
+    assert again == found  # the same plan moves nobody, begun or not
 
 
 def test_a_plan_without_places_leaves_shards_as_they_are() -> None:

@@ -15,7 +15,7 @@ from milepost.planner.summary import plan_lines
 
 Inputs = dict[str, Any]
 
-_WIDTH, _COLUMN = 80, 34
+_WIDTH, _COLUMN = 80, 33
 _MODES = ("auto", "on-demand", "interruptible", "reserved")
 
 
@@ -71,7 +71,7 @@ def _three(name: str, now: str, then: str) -> list[str]:
     """A row of two columns, each wrapped."""
     left, right = textwrap.wrap(now, _COLUMN) or [""], textwrap.wrap(then, _COLUMN) or [""]
     rows = zip_longest((name,), left, right, fillvalue="")
-    return [f"{a:<9} {b:<{_COLUMN}} {c}".rstrip() for a, b, c in rows]
+    return [f"{a:<9} {b:<{_COLUMN}}   {c}".rstrip() for a, b, c in rows]
 
 
 def _differences(
