@@ -99,3 +99,16 @@ def test_of_many_checkpoints_an_even_choice_of_times_is_kept(tmp_path: Path) -> 
     (shard,) = record_of(folder, partial=True)["per_shard"]
     assert shard["checkpoints"]["count"] == 450
     assert len(shard["checkpoints"]["times"]) == 150
+
+
+def test_attempts_at_shards_of_an_older_cut_took_time_too(tmp_path: Path) -> None:
+    folder = finished_sweep(tmp_path)
+    before = record_of(folder)
+    folder.table({"0001": {"a1": {}, "a2": {}}, "0003": {"b1": {}, "b2": {}}})
+    after = record_of(folder)
+    assert after["tasks"]["done"] == 4
+    assert [s["shard"] for s in after["per_shard"]] == ["0001", "0003"]
+    assert [s["shard"] for s in after["shard_accounts"]] == ["0001", "0002"]
+    assert after["account"]["allocated_core_s"] == before["account"]["allocated_core_s"]
+    assert after["hours"][0]["observed_core_h"] == before["hours"][0]["observed_core_h"]
+    assert mistakes(after) == []

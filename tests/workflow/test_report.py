@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+from jsonschema import Draft202012Validator
+
 from helpers.browser import Browser
 from helpers.project import Project, ok
+from milepost.resources import load_yaml
 
 STEPS = ("smoke test", "plan", "reconcile", "closeout", "record", "results")
 
@@ -34,3 +37,12 @@ def test_the_report_of_snakemake_holds_the_record_and_shows_each_step(
     shown = " ".join(chromium.texts("#app"))
     assert [step for step in STEPS if step not in shown] == []
     assert "a verdict is DONE only when journal, scheduler and artifacts agree" in shown
+
+
+def test_the_record_of_a_real_run_fits_its_schema(
+    finished_once: tuple[Project, object], troubled_once: tuple[Project, object]
+) -> None:
+    schema = Draft202012Validator(load_yaml("schemas", "record.schema.yaml"))
+    for project in (finished_once[0], troubled_once[0]):
+        record = project.json("results/sq/closeout/record.json")
+        assert [e.message for e in schema.iter_errors(record)] == []

@@ -50,8 +50,8 @@ def account(run: RunEvidence) -> Account:
     cpus = 1 if run.spec is None else run.spec.resources.cpus
     # A batch attempt adds up its tasks, each on a core; another one knows its wall seconds.
     work = 1 if run.spec is None or run.spec.work.kind is WorkKind.BATCH else cpus
-    attempts = [a for shard in run.shards for a in shard.attempts]
-    checkpoints = [c for shard in run.shards for c in shard.checkpoints]
+    attempts = [a for shard in run.every_shard for a in shard.attempts]
+    checkpoints = [c for shard in run.every_shard for c in shard.checkpoints]
     return Account(
         attempt_count=len(attempts),
         interruption_count=sum(is_interrupted(a) for a in attempts),
@@ -59,7 +59,7 @@ def account(run: RunEvidence) -> Account:
         elapsed_s=_elapsed(attempts),
         allocated_core_s=_times(cpus, total(wall_s(a) for a in attempts)),
         useful_core_s=_times(work, total(a.useful_s for a in attempts)),
-        checkpoint_core_s=_times(cpus, total(blocked_s(shard) for shard in run.shards)),
+        checkpoint_core_s=_times(cpus, total(blocked_s(shard) for shard in run.every_shard)),
         lost_core_s=_times(cpus, _lost(run, attempts)),
         cpu_s=total(a.cpu_s for a in attempts),
         max_rss_bytes=max((a.max_rss_bytes for a in attempts if a.max_rss_bytes), default=None),
@@ -72,7 +72,7 @@ def account(run: RunEvidence) -> Account:
 
 def _lost(run: RunEvidence, attempts: Sequence[AttemptEvidence]) -> float | None:
     """What was lost in all; nothing was where every attempt came to its own good end."""
-    known = total(x for shard in run.shards for x in lost_s(shard).values())
+    known = total(x for shard in run.every_shard for x in lost_s(shard).values())
     if known is None and attempts and all(a.stop == "done" for a in attempts):
         return 0.0
     return known

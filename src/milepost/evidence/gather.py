@@ -59,6 +59,7 @@ def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
             notes.append("no whole shard table is left: only tasks that a journal names are known")
             table = {name: sorted(one.keys()) for name, one in seen.items()}
         shards = tuple(_shards(paths, table, seen, path is not None))
+        older = tuple(_shards(paths, {name: [] for name in seen if name not in table}, seen, True))
     plan = _first_json((paths.plan,), notes)
     return RunEvidence(
         paths=paths,
@@ -70,6 +71,7 @@ def gather(paths: RunPaths, *, deep: bool = False) -> RunEvidence:
         places=_places(path, plan, submission),
         table=path,
         shards=shards,
+        older=tuple(shard for shard in older if shard.attempts),
         deep=deep,
         notes=tuple(notes),
     )

@@ -46,7 +46,7 @@ _COLUMNS = (
 
 def time_line(closing: Closing) -> Context | None:
     """Rows of attempts; of many shards the sum of all above those with most attempts."""
-    shards = closing.facts.run.shards
+    shards = closing.facts.run.every_shard
     line = charts.time_line(shards)
     if line is None:
         return None

@@ -60,8 +60,12 @@ class ShardAccount:
 
 
 def shard_accounts(run: RunEvidence) -> list[ShardAccount]:
-    """One account for each shard that was tried, in the order of the table."""
+    """One account for each shard that was tried, in the order of the table.
+
+    Those of an older cut come last, without a plan: the plan is that of the shards of today.
+    """
     plan = run.plan or {}
+    older = {shard.name for shard in run.older}
     currency = (plan.get("cost") or {}).get("currency")
     return [
         ShardAccount(
@@ -69,11 +73,11 @@ def shard_accounts(run: RunEvidence) -> list[ShardAccount]:
             len(shard.attempts),
             sum(map(is_interrupted, shard.attempts)),
             currency,
-            _planned(run, plan_at(run, shard.name)),
+            Ledger() if shard.name in older else _planned(run, plan_at(run, shard.name)),
             observed(run, shard),
             *run.places.get(shard.name, (None, None)),
         )
-        for shard in run.shards
+        for shard in run.every_shard
         if shard.attempts
     ]
 

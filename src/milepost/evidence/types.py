@@ -146,8 +146,15 @@ class RunEvidence:
     shards: tuple[ShardEvidence, ...]
     deep: bool = False
     notes: tuple[str, ...] = field(default=())
+    older: tuple[ShardEvidence, ...] = ()
+    """Shards that were cut before and are in the table no more: their attempts took time, too."""
     places: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
     """Profile and mode of each shard, where the plan has shards in several places."""
+
+    @property
+    def every_shard(self) -> tuple[ShardEvidence, ...]:
+        """Those of the table, then those of an older cut."""
+        return (*self.shards, *self.older)
 
     def placed(self, shard: str) -> Mapping[str, Any] | None:
         """What the plan, or else the submission, says about the place of a shard."""
