@@ -50,12 +50,15 @@ _KEYS = frozenset(
 )
 
 
-_PYTHON_FRAME = re.compile(r'(.*?)\s*File "[^"]+", line \d+')
+_PYTHON_FRAME = re.compile(r'(.*?)\s*File "[^"]+(?<!\.c)", line \d+')
 _FORTRAN_FRAME = re.compile(r"\S+\s+[0-9A-F]{12,16}\s+\S+\s+\S+\s+\S+\s*$")
 
 
 def _frames(lines: Sequence[str]) -> Iterator[int]:
-    """Numbers of the frames in tracebacks of Python, with their line of code, and of Fortran."""
+    """Numbers of the frames in tracebacks of Python, with their line of code, and of Fortran.
+
+    HDF5 prints its own in the same form, but there the next line is the message.
+    """
     for number, line in enumerate(lines):
         if 'File "' in line and (found := _PYTHON_FRAME.match(line)):
             yield number
