@@ -222,6 +222,13 @@ class TestCauseBeforeCascade:
         finding = classify(log, exit_code=1)
         assert (finding.subclass, finding.evidence[0]) == ("shape_config", "KeyError: 'depth'")
 
+    def test_the_line_below_a_frame_of_hdf5_is_its_message(self) -> None:
+        log = (
+            '  File "H5FDsec2.c", line 1002, in H5FD__sec2_lock\n'
+            "    unable to lock file, errno = 11, error message = 'Resource temporarily unavailable'"
+        )
+        assert classify(log, exit_code=1).subclass == "stale_nfs_slow_io"
+
     def test_the_zeroth_of_many_is_no_count_of_none(self) -> None:
         log = "replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"
         assert classify(log, exit_code=1).subclass == "gpu_oom"
@@ -294,6 +301,12 @@ class TestUnknown:
         assert (finding.subclass, finding.action) == ("unknown", Action.FIX_NO_RETRY)
         assert finding.confidence <= 0.1
         assert finding.evidence == ("b", "c", "d", "exit code 3")
+
+    def test_a_complaint_of_no_known_kind_is_a_guess_and_says_so(self) -> None:
+        finding = classify("ERROR: the wheel has nine spokes", exit_code=1)
+        assert named(finding) == "runtime/shape_config"
+        assert finding.confidence <= 0.2
+        assert classify("ERROR: task failed with exit code 1", exit_code=1).subclass == "unknown"
 
     def test_no_witness_at_all_is_a_state_not_known(self) -> None:
         assert named(classify(None)) == "scheduler/unknown_state"
