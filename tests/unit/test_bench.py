@@ -261,3 +261,12 @@ def test_the_bars_of_reconcile_are_those_of_a_million_rows() -> None:
     ]
     lines = list(reconcile.table(summaries, memory))
     assert any(line.endswith("| 8.00 | 8.00 - 8.00 | 500 | 2.00 |") for line in lines)
+
+
+@pytest.mark.parametrize("sizes", ["equal", "twenty", "different"])
+def test_the_planners_choice_is_as_good_as_a_model_of_every_shard(sizes: str) -> None:
+    plan = module("plan")
+    lengths = getattr(plan, sizes)(30)
+    ours, naive = plan.ours(lengths, "HiGHS"), plan.naive(lengths, "HiGHS")
+    assert ours.cost <= naive.cost * (1.0 + naive.gap)
+    assert (ours.solver, ours.error) == ("HiGHS", 0.0)
