@@ -11,6 +11,7 @@ from milepost.config.spec import CheckpointSpec, PlannerSpec, Resources, RunSpec
 from milepost.errors import Refused
 from milepost.model import WorkKind
 from milepost.planner.make import make_plan
+from milepost.planner.report import report_html
 from milepost.planner.sharding import RowSizes
 
 Json = dict[str, Any]
@@ -203,6 +204,16 @@ class TestStorageCost:
     def test_batch_stores_no_checkpoints(self) -> None:
         spec = replace(FLOW, work=WorkSpec(WorkKind.STAGES, "m.csv", command="x"))
         assert planned(file({}, a=CHEAP_SLOW), spec)["cost"]["storage"] == 0.0
+
+
+def test_without_a_measured_checkpoint_no_overhead_is_made_up() -> None:
+    blind = {**SMOKE, "measured": {**SMOKE["measured"], "t_ckpt_s": None}}
+    spec = replace(FLOW, planner=PlannerSpec(budget=60.0))
+    plan = make_plan(spec, blind, 4, [], file(slow=CHEAP_SLOW, fast=DEAR_FAST))
+    assert where(plan) == {"slow, on-demand": 4}
+    assert (plan["cost"], plan["expected_s"], plan["frontier"]) == (None, None, [])
+    assert any("by useful time alone" in note for note in plan["notes"])
+    assert "overhead of a shard are not known" in report_html(plan)
 
 
 class TestSizes:

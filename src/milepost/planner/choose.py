@@ -143,14 +143,15 @@ def _optimise(
         else "stated in the config (planner.mode)"
     )
     placements = _placements(given, options, found, storage)
+    is_whole = known and all(part.lost_s is not None for part in placements)
     return Choice(
         placements,
         source,
         storage,
         profiles.currency,
         found,
-        found.time_s if known else None,
-        tuple(frontier(groups, offers, limits, found)) if known else (),
+        found.time_s if is_whole else None,
+        tuple(frontier(groups, offers, limits, found)) if is_whole else (),
         _notes(spec, known, unpriced, placements),
     )
 
@@ -198,6 +199,11 @@ def _notes(
         notes.append(f"{unpriced} offers without a price were left out")
     if not known and (spec.planner.deadline_h is not None or spec.planner.budget is not None):
         notes.append("deadline_h and budget were not checked: the seconds of a shard are not known")
+    elif known and any(part.lost_s is None for part in parts):
+        notes.append(
+            "no checkpoint was measured: profiles were compared, and deadline_h and budget checked, "
+            "by useful time alone; time and cost with overhead are not known"
+        )
     elif spec.planner.budget is not None and any(part.storage_cost is None for part in parts):
         notes.append("the budget was checked without storage, whose cost is not known")
     if len(parts) > 1:

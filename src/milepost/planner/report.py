@@ -95,7 +95,7 @@ def _no_chart(plan: Mapping[str, Any]) -> str:
 def _no_frontier(plan: Mapping[str, Any]) -> str:
     if plan["choice"] is None:
         return "No profile with a price is known, so there is nothing to choose between."
-    return "The seconds of a shard are not known, and so neither is when it would be done."
+    return "Seconds or overhead of a shard are not known, and so neither is when it would be done."
 
 
 def _number_row(row: Mapping[str, Any]) -> dict[str, Any]:
