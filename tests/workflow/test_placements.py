@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from helpers.project import REPOSITORY, Project, ok, said
 
-PROFILES = {
+PROFILES: dict[str, Any] = {
     "schema": 1,
     "currency": "EUR",
     "profiles": {
@@ -53,8 +55,8 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def places(project: Project) -> dict[str, tuple[str, str]]:
-    rows = project.csv("results/sq/shards.csv")
+def places(project: Project, run: str = "sq") -> dict[str, tuple[str, str]]:
+    rows = project.csv(f"results/{run}/shards.csv")
     return {row["shard"]: (row["profile"], row["mode"]) for row in rows}
 
 
@@ -109,3 +111,60 @@ def test_it_runs_to_its_end_under_the_local_profile_and_the_closeout_knows(
     assert "2 on a, on-demand; 2 on b, interruptible" in page
     total = sum(one["observed"]["cost"] for one in accounts.values())
     assert record["account"]["cost"] == pytest.approx(total)
+
+
+SOLVER = """\
+import json, os, pathlib, sys
+
+import numpy as np
+
+from milepost import Checkpointer
+
+settings = json.loads(os.environ["MILEPOST_CKPT"])
+with Checkpointer.from_env() as ck:
+    saved = ck.restore()
+    for step in range(0 if saved is None else saved.step + 1, 4):
+        ck.save(step, {"x": np.full(10, float(step))}, {})
+        ck.wait()
+        if ck.stopping:
+            break
+    else:
+        ck.finish()
+out = pathlib.Path(sys.argv[1])
+told = {key: settings[key] for key in ("interval_s", "interval_most_s", "mtbf_s")}
+(out / "told.json").write_text(json.dumps(told))
+"""
+
+
+def test_a_long_process_is_told_the_interval_of_its_place(tmp_path: Path) -> None:
+    """Two members, one node of each profile, which differ in how often they fail."""
+    project = Project(tmp_path)
+    files = copy.deepcopy(PROFILES)
+    files["profiles"]["a"]["modes"]["on-demand"]["mtbf_h"] = 500
+    files["storage"] = {"price_per_gb_month": 0}
+    project.write("config/profiles.yaml", yaml.safe_dump(files))
+    project.write("solve.py", SOLVER)
+    project.table("walk", [{"seed": 1}, {"seed": 2}])
+    work = {"kind": "resumable", "members": "config/walk.csv"}
+    project.run(
+        "walk",
+        work={**work, "command": "python solve.py {out}"},
+        artifacts=[{"path": "told.json", "check": "json"}],
+        resources={"cpus": 1, "mem_mb": 500, "runtime_s": 3600},
+        smoke={"tasks": 1},
+        planner={"budget": 1000.0, "profiles": "config/profiles.yaml", "history_days": None},
+        checkpoint={"uploader": {"enable": False}},
+    )
+    project.prepare("walk")
+    plan = project.json("results/walk/plan/plan.json")
+    planned = {one["profile"]: one for one in plan["placement"]}
+    assert {profile: one["shards"] for profile, one in planned.items()} == {"a": 1, "b": 1}
+    for shard, (profile, mode) in places(project, "walk").items():
+        ok(project.milepost("shard", "walk", shard))
+        told = project.json(f"results/walk/artifacts/{shard}/told.json")
+        assert told["interval_s"] == pytest.approx(planned[profile]["interval_s"])
+        assert told["interval_most_s"] == (120.0 if mode == "interruptible" else None)
+        assert told["mtbf_s"] == pytest.approx(planned[profile]["mtbf_s"], rel=0.01)
+        attempt = project.json(f"work/walk/shards/{shard}/attempts/1.json")
+        assert attempt["planned"]["interval_s"] == told["interval_s"]
+    assert planned["a"]["mtbf_s"] > 10 * planned["b"]["mtbf_s"]
