@@ -15,7 +15,7 @@ import numpy as np
 
 from milepost.checkpoint.layout import PAGE_BYTES, ArrayPlace, Layout
 
-_LEAST_TOLD_BYTES = 32 << 20
+_LEAST_TOLD_BYTES = 256 << 20
 _HUGE_BYTES = 2 << 20
 _HUGEPAGE, _WIPEONFORK = 14, 18
 """MADV_… of Linux, which Python does not name everywhere."""
@@ -94,14 +94,15 @@ class Image:
 
 
 def _marks(image_bytes: int) -> list[int]:
-    """Where a copy tells how far it is: at a half, then at each eighth of a large image.
+    """Where the copy of a large image tells how far it is: at three quarters, and once more.
 
-    Not before, since whoever begins then takes memory bandwidth from the rest of the copy.
+    Not before, since whoever begins then takes memory bandwidth from the rest of the copy; and a
+    small one is copied in no time.
     """
     if image_bytes < _LEAST_TOLD_BYTES:
         return []
     pages = image_bytes // PAGE_BYTES
-    return [pages * eighths // 8 * PAGE_BYTES for eighths in range(4, 8)]
+    return [pages * eighths // 8 * PAGE_BYTES for eighths in (6, 7)]
 
 
 def reuse(image: Image | None, needed_bytes: int) -> Image:
