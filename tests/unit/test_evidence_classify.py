@@ -334,6 +334,8 @@ class TestEnds:
             (127, "dependency_import"),
             ("0:53", "permission"),
             (136, "not_converged"),
+            (247, "host_oom"),
+            ("245:0", "segfault"),
             (9, "unknown"),
             (255, "unknown"),
             (1, "unknown"),
