@@ -48,6 +48,13 @@ def test_laws(sizes: list[float], most: int) -> None:
         assert abs(size / one.size - 1.0) <= error + 1e-9
 
 
+def test_rounding_makes_no_further_class() -> None:
+    least, most = 0.3, 0.7
+    while least * (most / least) >= most:  # until the quotient is rounded down
+        most += 1.0
+    assert len(classify([least, (least + most) / 2, most], 1)) == 1
+
+
 def test_a_size_between_two_classes_goes_to_the_nearer() -> None:
     found = classify([1.0, 10.0])
     assert [class_of(found, size) for size in (0.5, 2.0, 9.0, 99.0)] == [0, 0, 1, 1]

@@ -67,7 +67,7 @@ def _cut(ordered: Sequence[float], ratio: float) -> list[int]:
 
 def _least_ratio(ordered: Sequence[float], most: int) -> float:
     """The smallest ratio that needs at most `most` classes, to a hundredth of a per cent."""
-    low, high = 1.0, ordered[-1] / ordered[0]
+    low, high = 1.0, ordered[-1] / ordered[0] * (1.0 + _EQUAL)  # the quotient may be rounded down
     while high - low > 1e-4 * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if len(_cut(ordered, middle)) <= most else (middle, high)
