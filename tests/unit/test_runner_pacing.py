@@ -209,7 +209,9 @@ def test_the_closeout_compares_plan_and_outcome_of_the_shard(walked: Project) ->
     assert 0 < observed["checkpoint_s"] < saves * T_CKPT_S
     spent = (observed["lost_s"], observed["checkpoint_s"], observed["restart_s"])
     assert observed["useful_s"] == pytest.approx(wall - sum(spent), rel=0.05)
-    assert observed["overhead_fraction"] > planned["overhead_fraction"] > 0
+    fraction = sum(spent) / observed["useful_s"]
+    assert observed["overhead_fraction"] == pytest.approx(fraction)
+    assert planned["overhead_fraction"] > 0
     assert planned["useful_s"] == 300.0
     assert planned["checkpoint_s"] == pytest.approx(300 / planned["interval_s"] * T_CKPT_S)
     assert (planned["cost"], observed["cost"]) == (None, None)
