@@ -19,6 +19,8 @@ TITLE = "Checkpoints"
 SIZES = (64 * MIB, 512 * MIB, 2048 * MIB)
 QUICK = (32 * MIB,)
 ROUNDS = 3
+LARGE = 1024 * MIB
+"""From this size on one round is usual: a run of every way takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Row:
 
 
 def measure(
-    sizes: Sequence[int], repeats: int, folder: Path | None, say: Callable[[str], None]
+    sizes: Sequence[int], repeats: int | None, folder: Path | None, say: Callable[[str], None]
 ) -> list[Row]:
     """All kinds and sizes, the ways taking turns."""
     here = [way for way in WAYS if way.is_here()]
@@ -41,8 +43,9 @@ def measure(
             say(f"{way.name} is not installed; left out")
     rows = []
     for size in sizes:
+        rounds = repeats or (ROUNDS if size < LARGE else 1)
         for kind in KINDS:
-            for way in alternate(here, repeats):
+            for way in alternate(here, rounds):
                 rows.append(_once(way, kind, size, folder))
                 say(_line(rows[-1]))
     return rows
@@ -128,7 +131,7 @@ def _number(value: float | None, form: str) -> str:
 def section(options: Options) -> Iterator[str]:
     """Measure, and tell it."""
     sizes = QUICK if options.size == "quick" else SIZES
-    rows = measure(sizes, options.rounds(ROUNDS), options.folder, options.say)
+    rows = measure(sizes, options.repeats, options.folder, options.say)
     yield from bars_table(list(bars(rows)))
     yield from (HOW, "")
     yield from _figure(rows, options)
