@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,21 +122,25 @@ def _add_columns(seen: Seen, found: Tally, known: set[str], order: Look) -> None
 def _judge_all(seen: Seen, pairs: Iterable[tuple[str, bytes]], order: Look) -> None:
     """Judge many tasks. Where one recorded file is all that is expected, its size is all to see."""
     is_plain = order.own_folder and not order.deep and len(order.expected) < 2
-    folder = _open(order.artifacts) if is_plain else None
     expected = [path.encode() for path in order.expected]
-    for key, data in pairs:
-        one = _ONE.match(data) if folder is not None else None
-        if one is not None and expected in ([], [one[1]]):
-            try:
-                there = os.stat(b"%s/%s" % (key.encode(), one[1]), dir_fd=folder)
-                if there.st_size == int(one[2]):
-                    seen.done.append(key)
-                    continue
-            except OSError:
-                pass  # _judge looks again and says what is wrong
-        _judge(seen, key, data[1:-1].decode().replace('""', '"'), order)
-    if folder is not None:
-        os.close(folder)
+    with _opened(order.artifacts) if is_plain else nullcontext() as folder:
+        for key, data in pairs:
+            if folder is not None and _is_as_recorded(folder, key, _ONE.match(data), expected):
+                seen.done.append(key)
+            else:
+                _judge(seen, key, data[1:-1].decode().replace('""', '"'), order)
+
+
+def _is_as_recorded(
+    folder: int, key: str, one: re.Match[bytes] | None, expected: Sequence[bytes]
+) -> bool:
+    """Whether the one file of a task has its size; if not, `_judge` says what is wrong."""
+    if one is None or expected not in ([], [one[1]]):
+        return False
+    try:
+        return os.stat(b"%s/%s" % (key.encode(), one[1]), dir_fd=folder).st_size == int(one[2])
+    except OSError:
+        return False
 
 
 def _sum(seconds: Sequence[bytes]) -> float:
@@ -145,12 +150,21 @@ def _sum(seconds: Sequence[bytes]) -> float:
         return math.fsum(float(one) for one in seconds if one)  # a row without a duration
 
 
-def _open(folder: Path) -> int | None:
-    """The folder of all artifacts, so that the kernel need not walk to it for each of them."""
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """The folder of all artifacts, so that the kernel need not walk to it for each of them.
+
+    None where it cannot be opened: then each task says what is missing.
+    """
     try:
-        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        return None  # each task says what is missing
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _judge(seen: Seen, key: str, raw: str, order: Look) -> None:
