@@ -83,16 +83,22 @@ def boot_id() -> str:
         return str(psutil.boot_time())
 
 
-def is_running(pid: int, process_start: float) -> bool:
-    """Is the process with this id the one that started then? Zombies do not count."""
+def started(pid: int) -> float | None:
+    """When the process with this id started, in seconds since the epoch; None when there is none.
+
+    Zombies do not count: in a container without an init they stay for ever.
+    """
     try:
         process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - process_start) < 1.0
-            and process.status() != psutil.STATUS_ZOMBIE
-        )
+        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
     except psutil.NoSuchProcess:
-        return False
+        return None
+
+
+def is_running(pid: int, process_start: float) -> bool:
+    """Is the process with this id the one that started then?"""
+    start = started(pid)
+    return start is not None and abs(start - process_start) < 1.0
 
 
 def read_holder(path: Path) -> Holder | None:

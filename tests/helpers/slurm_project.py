@@ -202,6 +202,16 @@ exec {real} "$@"
             self.head.send_signal(number)
             self.head.wait(timeout=60)
 
+    @contextmanager
+    def head_stopped(self) -> Iterator[None]:
+        """The head neither looks at its jobs nor submits any."""
+        assert self.head is not None
+        self.head.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.head.send_signal(signal.SIGCONT)
+
     def said(self, lines: int = 60) -> str:
         """The end of what all heads of this folder said, and the end of what the shards said."""
         logs = [self.root / "head.log", *sorted(self.paths(RUN).results.glob("logs/shard/*.log"))]

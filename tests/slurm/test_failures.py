@@ -55,8 +55,7 @@ def test_cancelled_while_it_waited_is_not_started(stage: Stage) -> None:
     job = project.job()
     stage.cluster.run("scancel", job)
     stage.cluster.wait_state(job, "CANCELLED")
-    verdict = project.verdict()
-    assert (verdict["verdict"], verdict["scheduler"]) == ("INTERRUPTED", "cancelled")
+    project.wait_verdict("INTERRUPTED", scheduler="cancelled")
     assert project.wait_head() != 0
     assert project.notes() == [] and project.attempts() == []
     assert f"job {job} was cancelled before it started" in project.told()

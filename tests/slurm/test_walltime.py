@@ -53,11 +53,12 @@ def test_killed_at_the_limit_without_a_word(stage: Stage) -> None:
     project.wait_at_work(1)
     job = project.job()
     wait_a_minute(stage, job)
-    with deaf(project.attempts()[0]["pid"]):
-        stage.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
-        assert stage.cluster.wait_end(job, LONGEST_S) == "TIMEOUT"
-    row = project.wait_verdict("INTERRUPTED", scheduler="timeout")
-    assert "scheduler/time_limit, longer_walltime" in row["evidence"]
+    with project.head_stopped():  # it would try again before anybody could look
+        with deaf(project.attempts()[0]["pid"]):
+            stage.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+            assert stage.cluster.wait_end(job, LONGEST_S) == "TIMEOUT"
+        row = project.wait_verdict("INTERRUPTED", scheduler="timeout")
+        assert "scheduler/time_limit, longer_walltime" in row["evidence"]
     project.wait_at_work(2, patience_s=LONGEST_S)
     assert len(project.jobs_of_shards()) == 2
     project.finish(interruptions=1)

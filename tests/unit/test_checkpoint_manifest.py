@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -184,17 +187,18 @@ def test_a_name_is_never_used_twice(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
-    import os
-    import socket
-
     host = socket.gethostname()
+    zombie = subprocess.Popen(["true"])  # dead, but nobody has asked for its exit code yet
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    unburied = f".draft-a2-{host}-{zombie.pid}-x"
     dead = f".draft-a2-{host}-{2**22 + 1}-x"
     alive = f".draft-a2-{host}-{os.getpid()}-x"
     elsewhere, superseded = ".draft-a2-other-1-x", ".draft-a1-other-1-x"
-    for name in (dead, alive, elsewhere, superseded, "000001-a1", "notes"):
+    for name in (dead, unburied, alive, elsewhere, superseded, "000001-a1", "notes"):
         (tmp_path / name).mkdir()
     store = CheckpointStore(tmp_path, attempt=2)
-    assert store.clean() == sorted([dead, superseded])
+    assert store.clean() == sorted([dead, unburied, superseded])
+    zombie.wait()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [alive, elsewhere, "000001-a1", "notes"]
     )

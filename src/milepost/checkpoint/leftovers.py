@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from milepost.checkpoint.ranks_files import MEETING_PREFIX, is_deserted
+from milepost.lease import started
 
 _NAME = re.compile(r"\.draft-a(\d+)-(.+)-(\d+)-[^-]*")
 DAMAGED_PREFIX = ".damaged-"
@@ -54,18 +55,8 @@ def _is_dead(path: Path, attempt: int) -> bool:
     if int(match[1]) < attempt:
         return True
     if match[2] == socket.gethostname():
-        return not _is_running(int(match[3]))
+        return started(int(match[3])) is None
     try:
         return time.time() - path.stat().st_mtime > _FOREIGN_AGE_S
     except FileNotFoundError:
         return False
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
