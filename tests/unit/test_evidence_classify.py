@@ -229,6 +229,14 @@ class TestCauseBeforeCascade:
         )
         assert classify(log, exit_code=1).subclass == "stale_nfs_slow_io"
 
+    def test_a_line_below_a_headline_is_read_with_it(self) -> None:
+        said = "the beads do not converge here"
+        assert classify(f"Error in solve() :\n  {said}", exit_code=1).evidence[0] == said
+        gpu = "the memory of cuda:0 was asked for twice"
+        assert classify(f"Fatal error:\n{gpu}", exit_code=1).subclass == "cuda_driver_nccl"
+        for headline in ("Command error:", "Error in rule sort:", "Fatal error", "Loaded:"):
+            assert classify(f"{headline}\n{gpu}", exit_code=1).subclass != "cuda_driver_nccl"
+
     def test_the_zeroth_of_many_is_no_count_of_none(self) -> None:
         log = "replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"
         assert classify(log, exit_code=1).subclass == "gpu_oom"

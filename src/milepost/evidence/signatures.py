@@ -51,6 +51,9 @@ _KEYS = frozenset(
 
 
 _PYTHON_FRAME = re.compile(r'(.*?)\s*File "[^"]+(?<!\.c)", line \d+')
+_HEADLINE = re.compile(r"error|fatal|exception|abort|fail|caused by|错误")
+_NO_HEADLINE = re.compile(r"command error:|error in (?:rule|group|checkpoint) |warning")
+_HEADLINE_CHARS = 200
 _FORTRAN_FRAME = re.compile(r"\S+\s+[0-9A-F]{12,16}\s+\S+\s+\S+\s+\S+\s*$")
 
 
@@ -69,6 +72,18 @@ def _frames(lines: Sequence[str]) -> Iterator[int]:
             yield number
 
 
+def _headlines(lowered: Sequence[str]) -> dict[int, str]:
+    """The headline of each line that stands below one: `Fatal error:`, and the next says which."""
+    return {
+        number + 1: line
+        for number, line in enumerate(lowered[:-1])
+        if line.endswith(":")
+        and len(line) <= _HEADLINE_CHARS
+        and _HEADLINE.search(line)
+        and not _NO_HEADLINE.search(line)
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
     """The lines of a log, its text in lower case (line by line the same), and its letter groups."""
@@ -80,6 +95,8 @@ class Log:
     """Where each line begins in `lower`."""
     frames: frozenset[int]
     """Lines of a traceback that show the way and not the failure."""
+    headlines: Mapping[int, str]
+    """By the number of the line below it."""
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> Log:
@@ -87,7 +104,14 @@ class Log:
         lower = "\n".join(lowered)
         groups = {lower[n : n + _GROUP] for n in range(len(lower) - _GROUP + 1)}
         begins = (0, *accumulate(len(line) + 1 for line in lowered[:-1]))
-        return cls(tuple(lines), lower, frozenset(groups), begins, frozenset(_frames(lines)))
+        return cls(
+            tuple(lines),
+            lower,
+            frozenset(groups),
+            begins,
+            frozenset(_frames(lines)),
+            _headlines(lowered),
+        )
 
     def holds(self, word: str) -> bool:
         """Is `word` (lower case) somewhere in the text?"""
@@ -160,7 +184,12 @@ class Pattern:
             return []
         if self.unless and any(log.holds(word) for word in self.unless):
             return []
-        found = {n for word in present for n, line in log.holding(word) if self._fits(line)}
+        found = {
+            n
+            for word in present
+            for n, line in log.holding(word)
+            if self._fits(line, log.headlines.get(n))
+        }
         for word, line_pattern in possible:
             regex = _compiled(line_pattern)
             found |= {
@@ -172,10 +201,12 @@ class Pattern:
             found |= self._numbered(log, self.numbers)
         return sorted(found - log.frames)
 
-    def _fits(self, line: str) -> bool:
+    def _fits(self, line: str, headline: str | None) -> bool:
         if self.not_line and any(word in line for word in self.not_line):
             return False
-        return self.regex is None or self.regex.search(line) is not None
+        if self.regex is None or self.regex.search(line) is not None:
+            return True
+        return headline is not None and self.regex.search(f"{headline} {line}") is not None
 
     def _numbered(self, log: Log, regex: re.Pattern[str]) -> set[int]:
         return {
