@@ -97,8 +97,8 @@ def test_partition_cancel_shows_its_notice_and_cancels(cluster: Cluster, tmp_pat
     cluster.wait(
         "a PreemptTime", lambda: cluster.fields(victim).get("PreemptTime") not in ("None", None)
     )
-    assert cluster.wait_end(victim, 40) == "PREEMPTED"
-    assert cluster.wait_end(high, 40) == "COMPLETED"
+    assert cluster.wait_end(victim, 90) == "PREEMPTED"
+    assert cluster.wait_end(high, 90) == "COMPLETED"
 
 
 def test_sacct_answers_from_slurmdbd(cluster: Cluster, tmp_path: Path) -> None:

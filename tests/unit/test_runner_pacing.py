@@ -226,6 +226,19 @@ def test_an_attempt_without_a_checkpoint_of_its_own_lost_all_it_did(tmp_path: Pa
     assert lost == pytest.approx([really_lost(project, 1), second], abs=0.05)
 
 
+def test_what_was_lost_is_known_also_when_the_runner_died_before_it_asked(tmp_path: Path) -> None:
+    project = prepared(tmp_path, 2, mtbf_h=MTBF_H)
+    assert project.milepost("shard", "walk", "0001").returncode == -signal.SIGKILL
+    assert project.milepost("shard", "walk", "0001").returncode == -signal.SIGKILL
+    record = project.paths("walk").shard("0001").attempt(2)
+    said_at_once = json.loads(record.read_text())
+    write_json(record, {k: v for k, v in said_at_once.items() if k != "restored"})
+    ok(project.milepost("shard", "walk", "0001"))
+    assert attempts(project)[1]["restored"]["lost_s"] == pytest.approx(
+        really_lost(project, 1), abs=0.05
+    )
+
+
 def test_killed_before_the_first_checkpoint_all_is_lost(tmp_path: Path) -> None:
     project = prepared(tmp_path, 1, "late", mtbf_h=MTBF_H)
     text = (tmp_path / "walk.py").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from milepost.checkpoint.store import CheckpointStore
@@ -21,6 +22,34 @@ def previous_record(paths: ShardPaths, number: int) -> Record | None:
         return None
     record: Record = read_json(paths.attempt(number - 1))
     return record
+
+
+def restored_note(paths: ShardPaths, number: int) -> Path:
+    """Where the application of that attempt says what it restored, as soon as it has."""
+    return paths.attempts / f"{number}.restored.json"
+
+
+def note_restored(paths: ShardPaths, number: int, store: CheckpointStore) -> Record | None:
+    """What the attempt restored, and what the one before it had lost by that, into its record.
+
+    None when the application has not said so, or not yet.
+    """
+    path = restored_note(paths, number)
+    if not path.exists():
+        return None
+    note: dict[str, Any] = read_json(path)
+    before = previous_record(paths, number)
+    durable_s = durable_seconds(store, note["generation"])
+    note["lost_s"] = lost_seconds(before, note, durable_s, began_seconds(paths, before))
+    update_attempt(paths.attempt(number), restored=note)
+    return note
+
+
+def note_restored_before(paths: ShardPaths, number: int, store: CheckpointStore) -> None:
+    """The same for the attempt before, if it was killed before its runner read the note."""
+    record = previous_record(paths, number)
+    if record is not None and record.get("restored") is None:
+        note_restored(paths, number - 1, store)
 
 
 def lost_seconds(
@@ -48,7 +77,7 @@ def began_seconds(paths: ShardPaths, record: Record | None) -> float:
     """When an attempt began to work: when it had restored, else when it started."""
     if record is None:
         return 0.0
-    note = paths.attempts / f"{record['attempt']}.restored.json"
+    note = restored_note(paths, record["attempt"])
     return note.stat().st_mtime if note.exists() else epoch(record["started"])
 
 

@@ -22,7 +22,6 @@ from milepost.config.command import CommandTemplate
 from milepost.durable import read_json
 from milepost.errors import RESUMABLE, DataError
 from milepost.journal import CHECKPOINT, COMMITTED, FAILED, TASK
-from milepost.lease import update_attempt
 from milepost.model import FailureClass, Finding
 from milepost.runner.attempt import (
     WALLTIME_STOPS,
@@ -35,11 +34,10 @@ from milepost.runner.attempt import (
 from milepost.runner.finish import finish_member, is_finished
 from milepost.runner.hardware import slot_environments
 from milepost.runner.lost import (
-    began_seconds,
-    durable_seconds,
-    lost_seconds,
     note_all_lost,
-    previous_record,
+    note_restored,
+    note_restored_before,
+    restored_note,
 )
 from milepost.runner.pacing import Pacing
 from milepost.runner.places import checkpoint_place, saving_options
@@ -62,7 +60,7 @@ class Resumable:
         )
         self._store = CheckpointStore(Path(self._folder))
         self._known = {row.name for row in attempt.journal.state.checkpoints}
-        self._note = attempt.paths.attempts / f"{attempt.number}.restored.json"
+        self._note = restored_note(attempt.paths, attempt.number)
         self._outcome = Outcome()
         self._blocked_s: list[float] = []
         self._costs = [row.data for row in attempt.journal.state.checkpoints]
@@ -80,6 +78,7 @@ class Resumable:
         self._forgive()
         known = len(self._known)
         attempt.out.mkdir(parents=True, exist_ok=True)
+        note_restored_before(attempt.paths, attempt.number, self._store)
         if not known:
             note_all_lost(attempt.paths, attempt.number)
         ended = self._start()
@@ -206,15 +205,11 @@ class Resumable:
         """What the application restored, and what was lost; recorded as soon as it says so, since
         this attempt may die as well."""
         attempt, outcome = self._attempt, self._outcome
-        if outcome.restored is not None or not self._note.exists():
-            return outcome.restored
-        note: dict[str, Any] = read_json(self._note)
-        before = previous_record(attempt.paths, attempt.number)
-        durable_s = durable_seconds(self._store, note["generation"])
-        note["lost_s"] = lost_seconds(before, note, durable_s, began_seconds(attempt.paths, before))
-        outcome.restored, outcome.lost_s = note, note["lost_s"]
-        update_attempt(attempt.paths.attempt(attempt.number), restored=note)
-        return note
+        if outcome.restored is None:
+            note = note_restored(attempt.paths, attempt.number, self._store)
+            if note is not None:
+                outcome.restored, outcome.lost_s = note, note["lost_s"]
+        return outcome.restored
 
     def _judge(self, ended: Ended, *, has_progress: bool) -> None:
         """What the end of the application means for the shard."""
