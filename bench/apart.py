@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from bench.saved import Saved, Watch, forget, growth, same
+from bench.saved import Saved, Watch, growth, restore_s
 from bench.states import KINDS, Kind, State
 
 VARIABLE = "BENCH_PYTHON"
@@ -43,7 +43,7 @@ class Store(Protocol):
 
 
 def measure(store: Store, kind: Kind, size: int, folder: Path) -> Saved:
-    """The second of two saves, and a restore with the page cache empty."""
+    """The second of two saves, and restores with the page cache empty."""
     state = kind.make(size)
     store.save(0, state)
     store.wait()
@@ -53,11 +53,8 @@ def measure(store: Store, kind: Kind, size: int, folder: Path) -> Saved:
             store.save(1, state)
         store.wait()
     stored = grown()
-    forget(folder)
-    with Watch() as restored:
-        found = store.load(1, state)
-    same(found, state)
-    return Saved(blocked.wall_s, whole.wall_s, whole.cpu_s, stored, restored.wall_s)
+    restored_s = restore_s(folder, lambda: store.load(1, state), lambda found: found, state)
+    return Saved(blocked.wall_s, whole.wall_s, whole.cpu_s, stored, restored_s)
 
 
 def run(store: str, kind: Kind, size: int, folder: Path) -> Saved:

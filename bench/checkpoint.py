@@ -178,7 +178,7 @@ HOW = (
     "A first checkpoint is not timed, then the state changes and the next one is: how long the "
     "application waits, until when all is durable, what that adds to the disk in per cent of "
     "the state, and the processor time of all threads and children. GB/s count the whole state, "
-    "also where a part of it changed. A restore reads from the disk with the page cache empty, "
-    "and counts only when it gives back the same bytes. In brackets: how many times milepost's. "
-    "What cp, rclone and restic save has been written to a file before their clock starts."
+    "also where a part of it changed. A restore (the median of three) reads from the disk with the "
+    "page cache empty, and counts only when it gives back the same bytes. In brackets: how many "
+    "times milepost's. What cp, rclone and restic save has been written to a file before their clock starts."
 )

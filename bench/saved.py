@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 from bench.states import State
+
+RESTORES = 3
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,23 @@ def same(restored: State, state: State) -> None:
     """A restore counts only when it gives back the same bytes."""
     if restored.tobytes() != state.tobytes():
         raise SystemExit("bench: the restored state is another one")
+
+
+def restore_s(
+    folder: Path, load: Callable[[], T], read: Callable[[T], State], state: State
+) -> float:
+    """Seconds of `load`, each time with the page cache empty; what it loaded, by `read`, must be
+    `state`. The median of RESTORES: what touches memory first pays for it, also below a hypervisor.
+    """
+    seconds = []
+    for _ in range(RESTORES):
+        forget(folder)
+        with Watch() as watch:
+            found = load()
+        seconds.append(watch.wall_s)
+        same(read(found), state)
+        del found
+    return statistics.median(seconds)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.saved import Saved, Watch, forget, fsync, growth, same
-from bench.states import Kind
+from bench.saved import Saved, Watch, fsync, growth, restore_s
+from bench.states import Kind, State
 
 
 def copy_file(kind: Kind, size: int, folder: Path) -> Saved:
@@ -22,11 +22,14 @@ def copy_file(kind: Kind, size: int, folder: Path) -> Saved:
         fsync(folder / "copy.bin")
         fsync(folder)
     stored = grown()
-    forget(folder)
-    with Watch() as restored:
-        subprocess.run(["cp", str(folder / "copy.bin"), str(folder / "back.bin")], check=True)
-    same(np.fromfile(folder / "back.bin", state.dtype), state.ravel())
-    return Saved(watch.wall_s, watch.wall_s, watch.cpu_s, stored, restored.wall_s)
+    copy, back = folder / "copy.bin", folder / "back.bin"
+    restored_s = restore_s(
+        folder,
+        lambda: subprocess.run(["cp", str(copy), str(back)], check=True),
+        lambda _: _taken(back, state),
+        state,
+    )
+    return Saved(watch.wall_s, watch.wall_s, watch.cpu_s, stored, restored_s)
 
 
 def restic(kind: Kind, size: int, folder: Path) -> Saved:
@@ -41,11 +44,14 @@ def restic(kind: Kind, size: int, folder: Path) -> Saved:
     with growth(repository) as grown, Watch() as watch:
         _restic(folder, "backup", str(source))
     stored = grown()
-    forget(repository)
-    with Watch() as restored:
-        _restic(folder, "restore", "latest", "--target", str(there))
-    same(np.fromfile(there / source.relative_to("/"), state.dtype), state.ravel())
-    return Saved(watch.wall_s, watch.wall_s, watch.cpu_s, stored, restored.wall_s)
+    back = there / source.relative_to("/")
+    restored_s = restore_s(
+        repository,
+        lambda: _restic(folder, "restore", "latest", "--target", str(there)),
+        lambda _: _taken(back, state),
+        state,
+    )
+    return Saved(watch.wall_s, watch.wall_s, watch.cpu_s, stored, restored_s)
 
 
 def rclone(kind: Kind, size: int, folder: Path) -> Saved:
@@ -58,11 +64,18 @@ def rclone(kind: Kind, size: int, folder: Path) -> Saved:
         fsync(folder / "copy.bin")
         fsync(folder)
     stored = grown()
-    forget(folder)
-    with Watch() as restored:
-        _rclone(folder / "copy.bin", folder / "back.bin")
-    same(np.fromfile(folder / "back.bin", state.dtype), state.ravel())
-    return Saved(watch.wall_s, watch.wall_s, watch.cpu_s, stored, restored.wall_s)
+    copy, back = folder / "copy.bin", folder / "back.bin"
+    restored_s = restore_s(
+        folder, lambda: _rclone(copy, back), lambda _: _taken(back, state), state
+    )
+    return Saved(watch.wall_s, watch.wall_s, watch.cpu_s, stored, restored_s)
+
+
+def _taken(path: Path, like: State) -> State:
+    """What a tool restored to a file, which it must make anew the next time."""
+    found: State = np.fromfile(path, like.dtype)
+    path.unlink()
+    return found
 
 
 def _rclone(source: Path, target: Path) -> None:
