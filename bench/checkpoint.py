@@ -180,5 +180,6 @@ HOW = (
     "the state, and the processor time of all threads and children. GB/s count the whole state, "
     "also where a part of it changed. A restore (the median of three) reads from the disk with the "
     "page cache empty, and counts only when it gives back the same bytes. In brackets: how many "
-    "times milepost's. What cp, rclone and restic save has been written to a file before their clock starts."
+    "times milepost's. What cp, rclone and restic save has been written to a file before their "
+    "clock starts."
 )

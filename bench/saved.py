@@ -79,7 +79,7 @@ def restore_s(
     folder: Path, load: Callable[[], T], read: Callable[[T], State], state: State
 ) -> float:
     """Seconds of `load`, each time with the page cache empty; what it loaded, by `read`, must be
-    `state`. The median of RESTORES: what touches memory first pays for it, also below a hypervisor.
+    `state`. The median of RESTORES: in a virtual machine the first pays for memory that is new.
     """
     seconds = []
     for _ in range(RESTORES):
